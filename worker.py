@@ -40,10 +40,10 @@ from signoff.activities.models.drivers import build_drivers
 from signoff.activities.models.start_check import check_start
 from signoff.activities.outcome_activity import OutcomeActivity
 from signoff.activities.reply_sweep import ReplySweep
+from signoff.activities.run_once import tool_activities
 from signoff.activities.store_identity import StoreInterceptor
 from signoff.activities.telemetry.log_fields import LogFieldsInterceptor
 from signoff.activities.telemetry.spans import SpanInterceptor
-from signoff.activities.tool_activity import tool_activities
 from signoff.activities.worker_deps import Profile, WorkerDeps
 from signoff.audit.config_snapshots import follow_people, note_catalog
 from signoff.contracts import names

@@ -12,10 +12,10 @@ from signoff.approvals.audit_buffer import whole_facts
 from signoff.audit.log import TURNS_KEYS, AuditLog, entry_writer
 from signoff.audit.record import bound_text
 from signoff.contracts import names
-from signoff.contracts.activity_messages import RecordTask
+from signoff.contracts.activity_messages import RecordTask, RunTask
 from signoff.contracts.approval import Question
 from signoff.contracts.audit import BY, BY_TURN, CLAIMED_SUBJECT, AuditEntry, EventEntry
-from signoff.contracts.call import CallContext, CallOutcome, Permit
+from signoff.contracts.call import CallContext, CallOutcome, RunRight
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id, parse_workflow_id
@@ -24,7 +24,7 @@ from signoff.contracts.names import ACTOR_TURN
 from signoff.contracts.turn import FAILED_STATES
 from signoff.formats.replace import replace
 from signoff.policy.compiled_policy import CompiledPolicy
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.registry import definition_hash
 from signoff.registry.results.dispatch_record import dispatch_event, execution_facts, mask_arguments
 from signoff.registry.tool import Tool
@@ -196,57 +196,51 @@ class Journal:
         """Call this only once the write of `together` has recorded the accepted entries."""
         self._owed = []
 
-    async def record_refusal(self, permit: Permit, why: str, *, vouched: bool = True) -> None:
+    async def record_refusal(self, task: RunTask, why: str, *, vouched: bool = True) -> None:
         """Record that a turn tried to run the tool without the right to. Unvouched entries are the turn's claims."""
-        entry = call_events.refused_run_entry(permit, self._tool.name, why, self._deps.clock())
-        seen = await attribute(self._deps, permit.ctx, [entry])
+        entry = call_events.refused_run_entry(task, why, self._deps.clock())
+        seen = await attribute(self._deps, task.ctx, [entry])
         await self._keep(seen if vouched else mark_claims(seen))
 
     async def start_entries(
-        self, permit: Permit, found: LocalGateDecision, args: Mapping[str, Any], ticket: str
+        self, task: RunTask, right: RunRight, found: JudgedCall, args: Mapping[str, Any], ticket: str
     ) -> list[AuditEntry]:
         """Build the entries for the handler's start, with its rule or grant if the call had no approval.
 
         Raises `StoreUnavailable` if large arguments cannot be stored.
         """
-        event = dispatch_event(self._tool, permit)
+        event = dispatch_event(self._tool, task.ctx.actor)
         # An external agent runs the tool itself: only its promise says that it does so as approved.
-        by = {"run_by": permit.ctx.actor} if self._tool.is_external else {}
+        by = {"run_by": task.ctx.actor} if self._tool.is_external else {}
         attempt = "" if ticket else _attempt()
         begins = call_events.started_entry(
-            permit, self._tool.name, ticket, self._deps.clock(), found.note, {**event, **by}, attempt
+            task, right, ticket, self._deps.clock(), found.note, {**event, **by}, attempt
         )
         if event:
             # The audit log is permanent, and binds the arguments by their digest.
-            place = SessionKey(permit.ctx.tenant, permit.ctx.session)
-            given = await self._arguments(mask_arguments(self._tool, args), place)
+            given = await self._arguments(mask_arguments(self._tool, args), task.place)
             begins = EventEntry(**dict(begins), event_facts=given)
-        if permit.kind == "approved":
-            return await attribute(self._deps, permit.ctx, [begins])
+        if right.revision is not None:
+            return await attribute(self._deps, task.ctx, [begins])
         engines = found.verdict.evaluators if found.verdict is not None else ""
-        definition = definition_hash(self._tool)
-        allowed = call_events.allowed_entry(permit, self._tool.name, definition, engines, begins.at)
-        return await attribute(self._deps, permit.ctx, [allowed, begins])
+        allowed = call_events.allowed_entry(task, right, definition_hash(self._tool), engines, begins.at)
+        return await attribute(self._deps, task.ctx, [allowed, begins])
 
     async def end(
-        self, permit: Permit, outcome: CallOutcome, ticket: str, ran: CallContent | None = None
+        self, task: RunTask, outcome: CallOutcome, ticket: str, ran: CallContent | None = None
     ) -> list[AuditEntry]:
         """Build the entries for the end of the call.
 
         A call that ran gets its execution facts, and a specialist's call all of its arguments. Raises
         `StoreUnavailable` if large arguments cannot be stored.
         """
-        facts = (
-            {}
-            if ran is None
-            else {
-                **execution_facts(self._tool, permit),
-                **await self._arguments_facts(ran, SessionKey(permit.ctx.tenant, permit.ctx.session)),
-            }
-        )
-        attempt = "" if ticket or ran is None else _attempt()
-        entry = call_events.finished_entry(permit, outcome, ticket, self._deps.clock(), facts, attempt)
-        return await attribute(self._deps, permit.ctx, [entry])
+        facts, attempt = {}, task.digest
+        if ran is not None:
+            facts = execution_facts(self._tool, task.ctx.actor, task.call)
+            facts |= await self._arguments_facts(ran, task.place)
+            attempt += "" if ticket else _attempt()
+        entry = call_events.finished_entry(task.ctx, outcome, ticket, self._deps.clock(), facts, attempt)
+        return await attribute(self._deps, task.ctx, [entry])
 
     async def _arguments_facts(self, ran: CallContent, place: SessionKey) -> dict[str, Any]:
         own: dict[str, Any] = {}

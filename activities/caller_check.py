@@ -6,20 +6,48 @@ them.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from signoff.activities.permit_check import ActivityCaller, turn_problem
-from signoff.contracts.activity_messages import AnswersTask, GateTask, ModelTask, RecordTask
+from signoff.contracts.activity_messages import AnswersTask, GateTask, ModelTask, RecordTask, RunTask
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey, parse_approval_id, parse_workflow_id
-from signoff.contracts.names import EVENT, OUTCOME
+from signoff.contracts.names import ACTOR_TURN, EVENT, OUTCOME
 
 OWN: Final = "signoff."
 """The type prefix of activities that are not tools."""
+
+
+@dataclass(frozen=True)
+class ActivityCaller:
+    """The activity's scheduler, as reported by the server."""
+
+    workflow_type: str
+    workflow_id: str
+    activity_type: str
+    activity_id: str
+
+
+def turn_problem(caller: ActivityCaller, turn: TurnKey | None, what: str) -> str:
+    """Return why `what` was not scheduled by `turn`, the turn in its task (`None`: no turn), or ""."""
+    # Anyone with Temporal credentials can start any activity, directly or from their own workflow.
+    if caller.workflow_type != ACTOR_TURN:
+        return f"{what} runs only inside a turn"
+    if turn is None or caller.workflow_id != turn.workflow_id:
+        return "its task names another turn"
+    return ""
+
+
+def caller_problem(caller: ActivityCaller, task: RunTask, activity_type: str) -> str:
+    """Return why the turn and call in `task` did not schedule this tool, or ""."""
+    problem = turn_problem(caller, task.turn, "this tool")
+    if not problem and (caller.activity_type, caller.activity_id) != (activity_type, task.call):
+        return "its task names another call"
+    return problem
 
 
 class CallerInterceptor(Interceptor):
@@ -47,12 +75,12 @@ def current_caller() -> ActivityCaller:
 
 def own_problem(caller: ActivityCaller, args: Sequence[Any]) -> str:
     """Return why this caller may not run this Signoff activity with these arguments, or ""."""
-    # Tools and `OUTCOME` check their caller against the permit, and answer in words for the model. Event handlers
+    # Tools and `OUTCOME` check their caller against the task, and answer in words for the model. Event handlers
     # belong to no turn and use the store alone.
     if not caller.activity_type.startswith(OWN) or caller.activity_type in (OUTCOME, EVENT):
         return ""
     turns = _turns(args[0], caller) if len(args) == 1 else [None]
-    return next(filter(None, (turn_problem(caller, turn, "this activity", "its task") for turn in turns)), "")
+    return next(filter(None, (turn_problem(caller, turn, "this activity") for turn in turns)), "")
 
 
 def _turns(task: Any, caller: ActivityCaller) -> list[TurnKey | None]:

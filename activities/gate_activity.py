@@ -7,20 +7,20 @@ from typing import Any, NamedTuple
 
 from temporalio import activity
 
-from signoff.activities.approval_reader import ApprovalReader
 from signoff.activities.call_journal import attribute, write
 from signoff.activities.grant_use import GrantUse, frozen_decision
 from signoff.activities.heartbeat import check_ended
 from signoff.activities.hooks.tool_hooks import apply_hooks, past_call_facts, unavailable_tools
-from signoff.activities.permit_check import ask_if_doubted, is_expired
 from signoff.activities.question_writer import QuestionWriter, Subject, edit_problem
+from signoff.activities.run_right import rows_of_turn
+from signoff.activities.run_rules import ask_if_doubted, digest_of, is_expired
 from signoff.activities.usage_check import exhausted_calls
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals import call_events
 from signoff.approvals.approval_outcomes import denial_from_request, happened_outcome, repeated_denial, waiting_outcome
 from signoff.approvals.card import effect_sentence
 from signoff.approvals.card_notes import OFFLINE_MODEL, fallback_note, repeat_note
-from signoff.approvals.digest import digest_in_context, doubt_digest
+from signoff.approvals.digest import doubt_digest
 from signoff.approvals.earlier_questions import (
     denial_of,
     ending_of,
@@ -35,18 +35,16 @@ from signoff.contracts import names
 from signoff.contracts.activity_messages import GateDecision, GateReply, GateTask, RunOptions, Tally
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.call import IN_DOUBT_TEXT, CallContext, CallOutcome, Permit
-from signoff.contracts.canonical_json import NotCanonical
+from signoff.contracts.call import IN_DOUBT_TEXT, CallContext, CallOutcome
 from signoff.contracts.content import Content, Remark, Words
 from signoff.contracts.ids import SessionKey, TurnKey, is_stand_in
 from signoff.contracts.limits import MAX_TOOLS_AT_ONCE, TURN_RESTS_SECONDS
 from signoff.contracts.message import CallPart
-from signoff.formats.nearest_name import cut_text
 from signoff.formats.replace import replace
 from signoff.languages.remarks import english
 from signoff.policypool.pool import ask_rules
 from signoff.registry.gates.argument_check import final_arguments
-from signoff.registry.gates.local_decision import LocalGateDecision, settled_decision
+from signoff.registry.gates.judged_call import JudgedCall, settled_decision, settled_outcome
 from signoff.registry.gates.pipeline import GateFacts, action_hash, judge, next_tally
 from signoff.registry.gates.resolution_trace import resolution_facts, resolution_line
 from signoff.registry.hooks import override_hash
@@ -59,14 +57,12 @@ from signoff.store.tickets import Ticket, ticket_key
 
 _START_SLACK = 15.0
 """Additional seconds for the server beyond a tool's timeout. The worker enforces that timeout itself."""
-_SHOWN_CHARS = 2_000
-"""Maximum length of a settled call's message, and of its note: one result holds the decisions of a whole batch."""
 
 
 class _Judged(NamedTuple):
     call: CallPart
     args: Any
-    found: LocalGateDecision
+    found: JudgedCall
     before: Tally
     action: str
 
@@ -78,7 +74,6 @@ class GateActivity:
         self._deps = deps
         self._remembered = GrantUse(deps)
         self._questions = QuestionWriter(deps)
-        self._approvals = ApprovalReader(deps)
 
     @activity.defn(name=names.GATE)
     async def gate(self, task: GateTask) -> GateReply:
@@ -97,7 +92,7 @@ class GateActivity:
         secrets = self._deps.secrets_of((each.call.tool, each.args) for each in batch)
         task = replace(task, agent_says=redact_secrets(task.agent_says, secrets))
         # Read once for the batch: running a call detects a later freeze.
-        rows = TurnRows([], [], None) if forged else await self._approvals.rows_of_turn(task.ctx)
+        rows = TurnRows([], [], None) if forged else await rows_of_turn(self._deps.store, task.ctx)
         for (call, proposed, _, _, action), found in zip(batch, judged, strict=True):
             found = _quiet(ask_if_doubted(found, doubt), secrets)
             args = found.args(proposed)
@@ -132,7 +127,7 @@ class GateActivity:
         used = {} if forged else await exhausted_calls(deps.store, deps.catalog, task.ctx, task.calls)
         return GateFacts(unavailable=away.union(task.withheld), backends=deps.kinds, spent=used, at=deps.clock())
 
-    async def _ask_hooks(self, task: GateTask, each: _Judged, known: GateFacts) -> LocalGateDecision:
+    async def _ask_hooks(self, task: GateTask, each: _Judged, known: GateFacts) -> JudgedCall:
         """Complete the gates' decision with every hook, without asking approvers."""
         call, args, found, tally, _ = each
         catalog, dry_run = self._deps.catalog, task.dry_run
@@ -169,10 +164,10 @@ class GateActivity:
         task: GateTask,
         call: CallPart,
         args: Any,
-        found: LocalGateDecision,
+        found: JudgedCall,
         rows: TurnRows,
         action: str,
-    ) -> LocalGateDecision:
+    ) -> JudgedCall:
         """Apply the tenant's freeze, earlier denials, waiting calls and remembered answers to `found`.
 
         An edit is a person's proposal to the other approvers: no remembered answer applies to it, now or later.
@@ -190,17 +185,17 @@ class GateActivity:
             waiting = next((each for each in task.waiting if each.action == action), None)
             if waiting is not None:
                 outcome = waiting_outcome(call.call, call.tool, waiting)
-                return replace(found, kind="settled", outcome=outcome)
+                return found.decide(kind="settled", outcome=outcome)
         # Check after the denials: `asked_since` is the caller's claim, and must not bypass an earlier denial.
         if any(each.call == call.call and is_new_to_turn(each, task.asked_since, task.spent) for each in rows.requests):
             # An earlier attempt asked this, and its turn waits for that decision.
-            return replace(found, kind="ask") if found.kind == "run" else found
+            return found.decide(kind="ask") if found.kind == "run" else found
         if task.edit is not None or task.changed_by:
             return found
         barred = is_barred(rows.requests, call.call)
         if barred and found.kind == "run":
             # After a reset, no rule may run a call that is pending or was not approved.
-            return replace(found, kind="ask")
+            return found.decide(kind="ask")
         return found if barred else await self._remembered.apply_grant(task.ctx, call, args, found)
 
     async def _decide(
@@ -208,16 +203,16 @@ class GateActivity:
         task: GateTask,
         call: CallPart,
         args: Any,
-        found: LocalGateDecision,
+        found: JudgedCall,
         budget: int,
         rows: TurnRows,
     ) -> GateDecision:
         tool, verdict = found.tool, found.verdict
         if found.kind == "settled" or tool is None or verdict is None:
-            ended = replace(found, outcome=settled_outcome(found))
+            ended = found.decide(outcome=settled_outcome(found))
             # Redacted or truncated text stays in English.
             told = task.edit is not None and english(found.words) == ended.message
-            settled = replace(ended, refusal=found.words if told else ()).to_send()
+            settled = replace(ended.decision, refusal=found.words if told else ())
             if found.gate != "available" or tool is None or not tool.fallbacks:
                 return settled
             # A fallback may run for an unavailable tool, as for a failed one.
@@ -226,13 +221,12 @@ class GateActivity:
         # An edited call never runs by rule alone, and is never corrected without the approvers when it is judged again.
         ask = found.kind == "ask" or task.edit is not None or task.changed_by != ""
         gate_decision = replace(
-            found,
+            found.decision,
             kind="ask" if ask else "run",
             digest=digest,
             rule=verdict.rule,
-            override=override_hash(found.objection),
             options=self._options(task.ctx, tool, budget, ask=ask),
-        ).to_send()
+        )
         if not ask:
             return gate_decision
         ran, other = _find_earlier_run([each for each in rows.tickets if each.call == call.call], digest)
@@ -245,7 +239,7 @@ class GateActivity:
         again = None if task.edit is not None else repeat_note(rows.requests, call.call, *under, *turn_knows)
         every: tuple[Words | None, ...] = (self._stands_in(call), self._offline(task.ctx), again, *found.notes, *other)
         notes = tuple(each for each in every if each)
-        about = Subject(call, args, tool, verdict, digest, notes, gate_decision.override, found.at)
+        about = Subject(call, args, tool, verdict, digest, notes, override_hash(found.objection), found.at)
         request = await self._ask_people(task, about)
         if isinstance(request, CallOutcome):
             return GateDecision(call=call.call, kind="settled", outcome=request)
@@ -266,7 +260,7 @@ class GateActivity:
         task: GateTask,
         call: CallPart,
         proposed: Any,
-        found: LocalGateDecision,
+        found: JudgedCall,
         rows: TurnRows,
     ) -> GateDecision:
         """Ask approvers about a call's unknown outcome: the call waits, or the decision says why no one is asked.
@@ -429,37 +423,10 @@ def in_doubt(call: CallPart) -> CallOutcome:
     )
 
 
-def digest_of(ctx: CallContext, call: str, tool: Tool, args: Any) -> str:
-    return digest_in_context(ctx, call=call, tool=tool.name, definition=definition_hash(tool), args=args)
-
-
-def is_of(permit: Permit, tool: Tool, proposed: Any) -> bool:
-    """Return whether `permit` is for `tool` as defined now, with these or the corrected arguments."""
-    try:
-        # Without an RFC 8785 encoding there is no digest, so no permit matches.
-        return digest_of(permit.ctx, permit.call, tool, final_arguments(tool, proposed)) == permit.digest
-    except NotCanonical:
-        return False
-
-
 def _refuse(call: CallPart, why: str) -> GateDecision:
     text = f"Not executed: {why}."
     outcome = CallOutcome(call=call.call, tool=call.tool, code="refused", gate="approval", value=Content(inline=text))
     return GateDecision(call=call.call, kind="settled", outcome=outcome)
-
-
-def settled_outcome(found: LocalGateDecision) -> CallOutcome:
-    """Return the outcome, as kept in a history, of a call that the gates settled or a dry run stopped."""
-    outcome = found.outcome
-    if outcome is None:
-        raise RuntimeError(f"the gates have not ended the call {found.call}")
-    update: dict[str, Any] = {
-        "rule": found.verdict.rule if found.verdict else None,
-        "note": cut_text(found.note, _SHOWN_CHARS),
-    }
-    if outcome.denied is None:
-        update["value"] = Content(inline=cut_text(found.message, _SHOWN_CHARS))
-    return replace(outcome, **update)
 
 
 def _end_unasked(call: CallPart, why: str) -> CallOutcome:
@@ -473,9 +440,9 @@ def _end_limited(call: CallPart, why: str) -> CallOutcome:
     )
 
 
-def _quiet(found: LocalGateDecision, secrets: Collection[str]) -> LocalGateDecision:
+def _quiet(found: JudgedCall, secrets: Collection[str]) -> JudgedCall:
     """Remove the batch's secrets from the texts of `found`: a schema error quotes the invalid value."""
     if not secrets:
         return found
     words, notes = (redact_remarks(each, secrets) for each in (found.words or (found.message,), found.notes))
-    return replace(found.reword(words), notes=notes)
+    return found.reword(words)._replace(notes=notes)

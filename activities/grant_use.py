@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from signoff.activities.permit_check import voter_set
+from signoff.activities.run_rules import voter_set
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.binding import is_answer_to
 from signoff.approvals.digest import question_hash
@@ -21,11 +21,10 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.grant import Grant
 from signoff.contracts.limits import PREDICATES_STEPS
 from signoff.contracts.message import CallPart
-from signoff.formats.replace import replace
 from signoff.people.directory import Directory
 from signoff.policypool.pool import ask_rules
 from signoff.registry.gates.grant_match import GrantMatcher
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.store.content_store import load
 from signoff.store.grants import Grants
 from signoff.store.questions.questions import Questions
@@ -40,9 +39,7 @@ class GrantUse:
         self._rows = Grants(deps.store)
         self._questions = Questions(deps.store)
 
-    async def apply_grant(
-        self, ctx: CallContext, call: CallPart, args: Any, found: LocalGateDecision
-    ) -> LocalGateDecision:
+    async def apply_grant(self, ctx: CallContext, call: CallPart, args: Any, found: JudgedCall) -> JudgedCall:
         """Let a remembered answer decide a call that needs approval: run or denied. Raises `StoreUnavailable`."""
         policy = None if found.tool is None else self._deps.catalog.policy(found.tool.activity).policy
         if found.kind != "ask" or found.tool is None or policy is None or not policy.allow_remember:
@@ -56,9 +53,7 @@ class GrantUse:
                 return _deny(found, grant, call)
         return found
 
-    async def holds(
-        self, name: str, ctx: CallContext, call: CallPart, args: Any, found: LocalGateDecision
-    ) -> LocalGateDecision:
+    async def holds(self, name: str, ctx: CallContext, call: CallPart, args: Any, found: JudgedCall) -> JudgedCall:
         """Like `apply_grant`, with the grant or remembered denial `name`.
 
         Does not check the remaining uses: the claim does. Raises `StoreUnavailable`.
@@ -76,9 +71,7 @@ class GrantUse:
                 return _deny(found, other, call)
         return by_grant(found, grant)
 
-    async def _find_applying(
-        self, ctx: CallContext, found: LocalGateDecision, args: Any
-    ) -> AsyncIterator[Grant | None]:
+    async def _find_applying(self, ctx: CallContext, found: JudgedCall, args: Any) -> AsyncIterator[Grant | None]:
         """Yield the remembered answers that apply, denials first, then `None` if the rest cannot be evaluated."""
         left = PREDICATES_STEPS
         for grant in await self._rows.list_usable(ctx.tenant, ctx.session, found.tool.name if found.tool else ""):
@@ -100,7 +93,7 @@ class GrantUse:
         # claim.
         return await self._rows.use(denial.id, sha256_hex([ctx.tenant, ctx.session, ctx.turn, call.call]))
 
-    async def _applies(self, grant: Grant, ctx: CallContext, found: LocalGateDecision, args: Any) -> bool:
+    async def _applies(self, grant: Grant, ctx: CallContext, found: JudgedCall, args: Any) -> bool:
         # With a doubtful requester, no approval in advance applies, just as no rule does.
         sure = grant.verdict == "denied" or not await self._deps.doubt(ctx)
         people = await self._deps.directory_for(ctx.tenant, *grant.people, grant.requester, ctx.user.user)
@@ -112,7 +105,7 @@ class GrantUse:
             return False
         return grant.verdict == "denied" or self._suffices_today(*given, ctx, found, people)
 
-    async def _find_proof(self, grant: Grant, judged: LocalGateDecision) -> tuple[Question, Sequence[Decision]] | None:
+    async def _find_proof(self, grant: Grant, judged: JudgedCall) -> tuple[Question, Sequence[Decision]] | None:
         rows = await self._questions.read(grant.approval_id)
         question = None if rows is None else question_of(grant, rows.questions)
         if rows is None or question is None or not self._is_vouched(question):
@@ -144,7 +137,7 @@ class GrantUse:
         question: Question,
         decisions: Sequence[Decision],
         ctx: CallContext,
-        found: LocalGateDecision,
+        found: JudgedCall,
         people: Directory,
     ) -> bool:
         """Return whether enough of the approvers may decide such a call today, and still may decide the first."""
@@ -168,17 +161,17 @@ def _is_of_asker(question: Question, ctx: CallContext, people: Directory) -> boo
     return people.person_id(question.requester.human, ctx.tenant) == people.person_id(ctx.user.user, ctx.tenant)
 
 
-def by_grant(found: LocalGateDecision, grant: Grant) -> LocalGateDecision:
+def by_grant(found: JudgedCall, grant: Grant) -> JudgedCall:
     if found.verdict is None:
         return found
     until = f"{grant.expires_at:%Y-%m-%d %H:%M} UTC"
     why = f"{', '.join(grant.people)} approved calls like this in advance, until {until}"
     rule = RuleReference(kind="grant", name=grant.id)
     verdict = dataclasses.replace(found.verdict, verdict="auto", rule=rule, rule_text=grant.like.where, reasons=(why,))
-    return replace(found, kind="run", verdict=verdict, grant=grant.id)
+    return found.decide(kind="run", grant=grant.id)._replace(verdict=verdict)
 
 
-def frozen_decision(found: LocalGateDecision, reason: str, call: CallPart) -> LocalGateDecision:
+def frozen_decision(found: JudgedCall, reason: str, call: CallPart) -> JudgedCall:
     """Deny `found` if it would run or need approval."""
     if found.kind == "settled":
         return found
@@ -186,7 +179,7 @@ def frozen_decision(found: LocalGateDecision, reason: str, call: CallPart) -> Lo
     return found.deny(denied)
 
 
-def _deny(found: LocalGateDecision, grant: Grant, call: CallPart) -> LocalGateDecision:
+def _deny(found: JudgedCall, grant: Grant, call: CallPart) -> JudgedCall:
     denied = ToolDenied(
         source="repeat",
         approval_id=grant.approval_id,
@@ -196,4 +189,4 @@ def _deny(found: LocalGateDecision, grant: Grant, call: CallPart) -> LocalGateDe
         decided_at=grant.created_at,
         **({"reason": grant.reason} if grant.reason else {}),
     )
-    return replace(found.deny(denied), grant=grant.id)
+    return found.deny(denied).decide(grant=grant.id)

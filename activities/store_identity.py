@@ -18,6 +18,8 @@ from temporalio.worker import (
     WorkflowInterceptorClassInput,
 )
 
+from signoff.contracts.activity_messages import OutcomeTask
+
 BEGUN_ELSEWHERE: Final = (
     "a turn was begun with the store {}, and this is the store {}: it is left alone until its own store is back, with "
     "all of its files"
@@ -73,7 +75,7 @@ class _Activity(ActivityInboundInterceptor):
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         task = input.args[0] if input.args else None
-        ctx = getattr(getattr(task, "permit", task), "ctx", None)
+        ctx = getattr(task.run if isinstance(task, OutcomeTask) else task, "ctx", None)
         why = self._problem(ctx.user.store_id) if ctx is not None else ""
         if why:
             raise ApplicationError(why, type="OtherStore")

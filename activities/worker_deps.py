@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from signoff.activities.hooks.permissions import PermissionCache, PermissionReader
 from signoff.activities.mcp.tool_servers import ToolServers
 from signoff.activities.models.offline_model import OfflineModel
-from signoff.activities.permit_check import SignaturePolicy, is_believed, is_expired, is_subscription
+from signoff.activities.run_rules import SignaturePolicy, is_believed, is_expired, is_subscription
 from signoff.approvals.redaction import secret_values
 from signoff.contracts.call import CallContext, Place
 from signoff.contracts.clock import Clock, system_clock

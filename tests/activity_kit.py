@@ -7,12 +7,11 @@ from temporalio.testing import ActivityEnvironment
 from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool
 
 from signoff.activities.outcome_activity import OutcomeActivity
-from signoff.activities.tool_activity import ToolActivity
+from signoff.activities.run_once import RunOnce
 from signoff.activities.worker_deps import WorkerDeps
-from signoff.contracts.activity_messages import GateReply, OutcomeTask, ToolReply, ToolTask
+from signoff.contracts.activity_messages import GateReply, OutcomeTask, RunTask, ToolReply
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import CallContext, CallOutcome, Permit
-from signoff.contracts.content import Content
+from signoff.contracts.call import CallContext, CallOutcome
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
@@ -21,7 +20,7 @@ from signoff.formats.replace import replace
 from signoff.registry.tool import Tool
 from signoff.store.store import Also, Store
 from signoff.testing import a_call_context
-from signoff.testing.builders import a_permit
+from signoff.testing.builders import a_run_task
 from signoff.testing.questions import ask
 
 TURN = TurnKey("main", "s", "t")
@@ -86,9 +85,8 @@ def about(request: ApprovalRequest, **fields: Any) -> Decision:
     return decision(**{"revision": request.revision, "question_hash": request.question_hash} | fields)
 
 
-def permit_for(tool: Tool, args: Any = None, **fields: Any) -> Permit:
-    decisions = (decision(),) if fields.get("kind") == "approved" else ()
-    return a_permit(tool, ARGS if args is None else args, **{"ctx": pinned(), "decisions": decisions} | fields)
+def task_for(tool: Tool, args: Any = None, **fields: Any) -> RunTask:
+    return a_run_task(tool, ARGS if args is None else args, **{"ctx": pinned()} | fields)
 
 
 def environment(tool: str = "pay", **fields: Any) -> ActivityEnvironment:
@@ -103,18 +101,9 @@ def environment(tool: str = "pay", **fields: Any) -> ActivityEnvironment:
     return env
 
 
-def task_for(tool: Tool, permit: Permit | None = None, args: Any = None, **fields: Any) -> ToolTask:
-    given: dict[str, Any] = {
-        "permit": permit or permit_for(tool, args),
-        "tool": tool.name,
-        "args": Content(inline=ARGS if args is None else args),
-    }
-    return ToolTask(**given | fields)
-
-
-def in_another_turn(tool: Tool) -> ToolTask:
+def in_another_turn(tool: Tool) -> RunTask:
     """A store runs one action under a call in one turn: this task is of a later turn with the same id."""
-    return task_for(tool, permit_for(tool, ctx=pinned(user=replace(GUEST, nonce="later"))))
+    return task_for(tool, ctx=pinned(user=replace(GUEST, nonce="later")))
 
 
 async def outcome_of_lost(deps: WorkerDeps, task: OutcomeTask, env: ActivityEnvironment | None = None) -> ToolReply:
@@ -122,8 +111,8 @@ async def outcome_of_lost(deps: WorkerDeps, task: OutcomeTask, env: ActivityEnvi
     return ToolReply.model_validate_json(reply.model_dump_json())
 
 
-async def run(deps: WorkerDeps, tool: Tool, task: ToolTask, env: ActivityEnvironment | None = None) -> ToolReply:
-    reply = await (env or environment(tool.name)).run(ToolActivity(deps, tool, pause=0.0).run, task)
+async def run(deps: WorkerDeps, tool: Tool, task: RunTask, env: ActivityEnvironment | None = None) -> ToolReply:
+    reply = await (env or environment(tool.name)).run(RunOnce(deps, tool, pause=0.0).run, task)
     return ToolReply.model_validate_json(reply.model_dump_json())
 
 

@@ -20,7 +20,7 @@ from encrypted_client import encrypted_client
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Worker
 from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns
 
-from signoff.activities.tool_activity import tool_activities
+from signoff.activities.run_once import tool_activities
 from signoff.contracts import names
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.person import Person

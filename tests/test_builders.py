@@ -2,14 +2,14 @@ from datetime import UTC, datetime, timedelta
 
 from turn_fixtures import Ledger, pay_tool
 
-from signoff.activities.gate_activity import is_of
+from signoff.activities.run_rules import is_of
 from signoff.approvals.machine import count_vote, vote_of
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.person import Person
 from signoff.formats.replace import replace
 from signoff.testing import a_call_context, a_decision, a_request, a_tool_context
-from signoff.testing.builders import a_permit, a_person
+from signoff.testing.builders import a_person, a_run_task
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -49,11 +49,11 @@ def test_person_is_an_approver_by_default() -> None:
     assert a_person(roles=()) == Person(id="ana")
 
 
-def test_permit_is_bound_to_the_given_call() -> None:
+def test_run_task_is_bound_to_the_given_call() -> None:
     tool = pay_tool(Ledger())
-    permit, ctx = a_permit(tool, {"amount": 1}, call="c2.1"), a_call_context(turn="u")
-    assert is_of(permit, tool, {"amount": 1})
-    assert not is_of(permit, tool, {"amount": 2})
-    assert not is_of(replace(permit, call="c1.1"), tool, {"amount": 1})
-    assert is_of(a_permit(tool, {"amount": 1}, ctx=ctx), tool, {"amount": 1})
-    assert a_permit(tool, digest="d" * 64).digest == "d" * 64
+    task, ctx = a_run_task(tool, {"amount": 1}, call="c2.1"), a_call_context(turn="u")
+    assert is_of(task, tool, {"amount": 1})
+    assert not is_of(task, tool, {"amount": 2})
+    assert not is_of(replace(task, call="c1.1"), tool, {"amount": 1})
+    assert is_of(a_run_task(tool, {"amount": 1}, ctx=ctx), tool, {"amount": 1})
+    assert a_run_task(tool, digest="d" * 64).digest == "d" * 64

@@ -40,7 +40,7 @@ from signoff.languages.remarks import english
 from signoff.people.people_file import PersonSection, ReachSection
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, TermRule
 from signoff.registry.actor import Autonomy, Callbacks, EscalationPath
-from signoff.registry.gates.local_decision import GateName
+from signoff.registry.gates.judged_call import GateName
 from signoff.registry.manifest.channel_sections import RoutingSection
 from signoff.registry.manifest.scope_sections import RouteSection, StepSection
 from signoff.registry.manifest.sections import ActorSection, ManifestSection

@@ -62,7 +62,7 @@ AREAS = {
                 for each in (
                     *("gates", "gate_words", "tool_view", "actor_filters", "gate_conditions", "checking", "tenants"),
                     *("inventory", "shadows", "scopes", "secret_arguments", "grant_match", "gate_trace"),
-                    *("local_decision", "actor_bounds", "approver_coverage", "call_parts", "context_layers"),
+                    *("judged_call", "actor_bounds", "approver_coverage", "call_parts", "context_layers"),
                     "resolution_trace",
                 )
             ),
@@ -73,12 +73,12 @@ AREAS = {
         tuple(
             f"activities/{each}.py"
             for each in (
-                *("tool_activity", "run_rights", "refused_calls"),
-                *("permit_check", "gate_activity", "identify_activity", "outcome_activity"),
+                *("run_once", "run_right", "run_rules", "run_handler"),
+                *("gate_activity", "identify_activity", "outcome_activity"),
                 *("call_journal", "grant_use", "capability_backends", "usage_check"),
-                *("approval_reader", "caller_check", "stored_permit", "question_writer", "store_identity"),
-                *("detail_cards", "handler_runner", "hooks/hook_caller", "hooks/permissions"),
-                *("hooks/policy_handlers", "hooks/tool_hooks", "probes", "results/result_processor"),
+                *("caller_check", "question_writer", "store_identity"),
+                *("detail_cards", "hooks/hook_caller", "hooks/permissions"),
+                *("hooks/policy_handlers", "hooks/tool_hooks", "results/result_processor"),
             )
         ),
         ("activities",),

@@ -9,16 +9,14 @@ from typing import Any
 from temporalio import workflow
 
 from signoff.approvals.approval_outcomes import denied_outcome, waiting_outcome
-from signoff.approvals.machine import approving_decisions
-from signoff.contracts.activity_messages import GateDecision, GateReply, ModelReply, RunOptions, ToolReply
+from signoff.contracts.activity_messages import GateDecision, GateReply, ModelReply, RunOptions, RunTask, ToolReply
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome
-from signoff.contracts.decision import Decision
 from signoff.contracts.ids import stand_in_id
 from signoff.contracts.limits import MAX_REVISIONS
 from signoff.contracts.message import CallPart, words_of
 from signoff.formats.replace import replace
-from signoff.workflows import activity_inputs, outcomes
+from signoff.workflows import outcomes
 from signoff.workflows.approval_flow import ApprovalFlow
 from signoff.workflows.gate_call import judge_calls
 from signoff.workflows.tool_runner import ToolRunner
@@ -35,7 +33,6 @@ class _Tries:
     """The attempts of one call, by ticket and digest, because a changed tool has another key."""
 
     tickets: dict[str, int] = field(default_factory=dict)
-    doubts: tuple[Decision, ...] = ()
 
     def ticket(self, digest: str) -> int:
         return self.tickets.get(digest, 1)
@@ -249,14 +246,16 @@ class CallLoop:
                     self._abort((call.call,))
                 request = await self._approvals.wait_for_answer(gate_decision)
                 if request.state == "cancelled" and self._tools.is_aborted(call.call):
-                    return self._tools.unbegun_outcome(call)
+                    return self._tools.unbegun_outcome(call.call, call.tool)
                 if request.state != "approved":
                     return denied_outcome(request)
                 revision = request.revision
                 call, gate_decision = self._approvals.apply_edit(call, gate_decision)
             if self._state.stopped:
                 return outcomes.unwanted_outcome(call.call, call.tool)
-            reply = await self._run_tool(call, gate_decision, request, tries)
+            self._ran_with[call.call] = gate_decision.options
+            task = self._run_task(call, gate_decision, request, tries)
+            reply = await self._tools.run(task, gate_decision)
             revision += 1
             unknown = self._unknown(reply, gate_decision)
             if unknown is not None:
@@ -264,15 +263,13 @@ class CallLoop:
                 if isinstance(doubt, CallOutcome):
                     return self._credit(_direct(doubt, gate_decision), gate_decision, request)
                 if doubt is not None and doubt.state == "happened":
-                    latest = await self._tell(call, gate_decision, request, tries, doubt)
-                    return self._credit(latest, gate_decision, request)
+                    return self._credit(await self._tools.keep(task, doubt), gate_decision, request)
                 if doubt is None or doubt.state != "approved":
                     return self._credit(outcomes.given_up_outcome(unknown, doubt), gate_decision, request)
                 # The call did not take effect: the same right to run continues under the next ticket.
                 gate_decision = replace(gate_decision, kind="run")
                 # The claimed ticket stays claimed: the next attempt needs its own.
                 tries.give_up(gate_decision.digest)
-                tries.doubts += approving_decisions(doubt)
                 continue
             if reply.again == "undone":
                 gate_decision = replace(gate_decision, kind="run")
@@ -306,23 +303,20 @@ class CallLoop:
         self._show()
         return gate_decision
 
-    async def _run_tool(
+    def _run_task(
         self, call: CallPart, gate_decision: GateDecision, request: ApprovalRequest | None, tries: _Tries
-    ) -> ToolReply:
-        self._ran_with[call.call] = gate_decision.options
-        permit = activity_inputs.permit(self._state.ctx_of(call.call), call, gate_decision, request, tries.doubts)
-        return await self._tools.run(call, gate_decision, permit, tries.ticket(gate_decision.digest))
-
-    async def _tell(
-        self,
-        call: CallPart,
-        gate_decision: GateDecision,
-        request: ApprovalRequest | None,
-        tries: _Tries,
-        doubt: ApprovalRequest,
-    ) -> CallOutcome:
-        permit = activity_inputs.permit(self._state.ctx_of(call.call), call, gate_decision, request, tries.doubts)
-        return await self._tools.keep(call, gate_decision, permit, tries.ticket(gate_decision.digest), doubt)
+    ) -> RunTask:
+        return RunTask(
+            ctx=self._state.ctx_of(call.call),
+            tool=call.tool,
+            call=call.call,
+            args=call.args,
+            digest=gate_decision.digest,
+            revision=None if request is None else request.revision,
+            ticket=tries.ticket(gate_decision.digest),
+            grant=gate_decision.grant,
+            budget_chars=gate_decision.options.budget_chars,
+        )
 
     def _unknown(self, reply: ToolReply, gate_decision: GateDecision) -> CallOutcome | None:
         """Return the outcome if approvers must be asked about it, or `None`."""

@@ -13,12 +13,11 @@ from signoff.contracts.activity_messages import (
     GateDecision,
     OutcomeTask,
     RunOptions,
+    RunTask,
     ToolReply,
-    ToolTask,
     UseCode,
     UseReply,
 )
-from signoff.contracts.message import CallPart
 from signoff.formats.replace import replace
 from signoff.workflows import options, outcomes
 from signoff.workflows.alarm import Alarm
@@ -74,28 +73,26 @@ class ExternalRunner:
         """True once an activity has recorded the audit entries from before the use of the permit."""
         return self._is_recorded
 
-    async def run(
-        self, call: CallPart, task: ToolTask, gate_decision: GateDecision, begun: Callable[[], OutcomeTask]
-    ) -> ToolReply:
+    async def run(self, task: RunTask, gate_decision: GateDecision, begun: Callable[[], OutcomeTask]) -> ToolReply:
         """Return the reported outcome, or why the permit was not used.
 
         `begun` builds the input of the outcome activity for the agent's ticket.
         """
-        self._state.show_state(call.call, "permitted", gate_decision.rule)
+        self._state.show_state(task.call, "permitted", gate_decision.rule)
         self._permit = self._permit.open_up()
-        reply = await self._until_used(call, task, gate_decision.options)
+        reply = await self._until_used(task, gate_decision.options)
         self._permit = self._permit.close()
         if reply.used is None:
             return reply
-        self._state.show_state(call.call, "used", gate_decision.rule)
-        return await self._until_reported(call, gate_decision.options, begun)
+        self._state.show_state(task.call, "used", gate_decision.rule)
+        return await self._until_reported(task, gate_decision.options, begun)
 
-    async def wait_for_agent(self, call: CallPart, gate_decision: GateDecision) -> ToolReply | None:
+    async def wait_for_agent(self, task: RunTask, gate_decision: GateDecision) -> ToolReply | None:
         """Wait until the agent wants an approved call that Signoff itself runs.
 
         Returns `None` then, or why the call never runs: an unused permit lapses.
         """
-        self._state.show_state(call.call, "permitted", gate_decision.rule)
+        self._state.show_state(task.call, "permitted", gate_decision.rule)
         self._permit = self._permit.open_up()
         is_wished = await self._is_wished(workflow.now() + timedelta(seconds=gate_decision.options.grant_ttl))
         if is_wished:
@@ -104,8 +101,8 @@ class ExternalRunner:
         if is_wished:
             return None
         if self._state.stopped:
-            return ToolReply(outcome=outcomes.unwanted_outcome(call.call, call.tool))
-        return ToolReply(outcome=outcomes.failed_outcome(call.call, call.tool, "skipped", _LAPSED))
+            return ToolReply(outcome=outcomes.unwanted_outcome(task.call, task.tool))
+        return ToolReply(outcome=outcomes.failed_outcome(task.call, task.tool, "skipped", _LAPSED))
 
     async def is_left(self, within: float) -> bool:
         """Return whether the agent stays away for `within` seconds; 0 means that it waits now."""
@@ -141,23 +138,23 @@ class ExternalRunner:
         is_asked, outcome = bool(self._state.book.pending()), next(ended, None)
         return closing_reason(is_asked=is_asked, stopped=self._state.stopped, outcome=outcome)
 
-    async def _until_used(self, call: CallPart, task: ToolTask, run: RunOptions) -> ToolReply:
+    async def _until_used(self, task: RunTask, run: RunOptions) -> ToolReply:
         until = workflow.now() + timedelta(seconds=run.grant_ttl)
         while True:
             if not await self._is_wished(until):
                 if self._state.stopped:
-                    return ToolReply(outcome=outcomes.unwanted_outcome(call.call, call.tool))
-                return ToolReply(outcome=outcomes.failed_outcome(call.call, call.tool, "skipped", _LAPSED))
-            reply = await self._claim(call, replace(task, use=self._permit.tried_by), run)
+                    return ToolReply(outcome=outcomes.unwanted_outcome(task.call, task.tool))
+                return ToolReply(outcome=outcomes.failed_outcome(task.call, task.tool, "skipped", _LAPSED))
+            reply = await self._claim(replace(task, use=self._permit.tried_by), run)
             if reply is None:
                 self._permit = self._permit.answer_try(use_refusal("unavailable"))
                 await workflow.wait_condition(lambda: not self._permit.tried_by)
                 continue
-            self._permit = self._permit.answer_try(_use_reply(self._with_remark(call, reply)))
+            self._permit = self._permit.answer_try(_use_reply(self._with_remark(task, reply)))
             return reply
 
-    def _with_remark(self, call: CallPart, reply: ToolReply) -> ToolReply:
-        remark = remark_note(self._state.book.get(self._state.approval_id(call.call)))
+    def _with_remark(self, task: RunTask, reply: ToolReply) -> ToolReply:
+        remark = remark_note(self._state.book.get(task.approval_id))
         if reply.used is None or not remark:
             return reply
         note = "\n".join(filter(None, (reply.used.note, remark)))
@@ -170,15 +167,15 @@ class ExternalRunner:
             await self._alarm.wait(lambda: bool(self._permit.tried_by) or self._state.stopped, until, "Permit")
         return bool(self._permit.tried_by) and not self._state.stopped and workflow.now() < until
 
-    async def _claim(self, call: CallPart, task: ToolTask, run: RunOptions) -> ToolReply | None:
+    async def _claim(self, task: RunTask, run: RunOptions) -> ToolReply | None:
         """Derive the right to run and claim the ticket. Returns `None` if it is unknown whether that succeeded."""
         try:
             async with self._lock():
                 reply: ToolReply = await workflow.execute_local_activity(
-                    run.activity or call.tool,
+                    run.activity or task.tool,
                     task,
-                    # The tool's activity compares this id with its permit, so that no permit runs another call.
-                    activity_id=call.call,
+                    # The tool's activity compares this id with its task, so that no task runs another call.
+                    activity_id=task.call,
                     result_type=ToolReply,
                     summary="Use the permit",
                     **options.USE,
@@ -186,31 +183,31 @@ class ExternalRunner:
         except outcomes.LOST as error:
             kind = outcomes.error_type(error)
             if kind == "InDoubt":
-                return ToolReply(outcome=outcomes.in_doubt_outcome(call.call, call.tool))
+                return ToolReply(outcome=outcomes.in_doubt_outcome(task.call, task.tool))
             if kind == "Refused":
                 return ToolReply(
-                    outcome=outcomes.failed_outcome(call.call, call.tool, "refused", outcomes.error_text(error))
+                    outcome=outcomes.failed_outcome(task.call, task.tool, "refused", outcomes.error_text(error))
                 )
             return None
         self._is_recorded = True
         return reply
 
-    async def _until_reported(self, call: CallPart, run: RunOptions, begun: Callable[[], OutcomeTask]) -> ToolReply:
+    async def _until_reported(self, task: RunTask, run: RunOptions, begun: Callable[[], OutcomeTask]) -> ToolReply:
         given = self._state.turn.external
         within = (0.0 if given is None else given.report_within) or run.report_within
         until = workflow.now() + timedelta(seconds=within)
         while True:
             is_heard = await self._alarm.wait(self._is_report_heard, until, "Report")
             self._looks = self._reports
-            task = replace(begun(), report="look" if is_heard else "give_up")
+            look = replace(begun(), report="look" if is_heard else "give_up")
             async with self._lock():
                 kept: ToolReply = await workflow.execute_local_activity(
-                    names.OUTCOME, task, result_type=ToolReply, summary="Look up the agent's report", **options.OUTCOME
+                    names.OUTCOME, look, result_type=ToolReply, summary="Look up the agent's report", **options.OUTCOME
                 )
             if kept.outcome is not None:
                 return kept
             if not is_heard:
-                return ToolReply(outcome=outcomes.in_doubt_outcome(call.call, call.tool))
+                return ToolReply(outcome=outcomes.in_doubt_outcome(task.call, task.tool))
 
     def _is_report_heard(self) -> bool:
         # Limit the lookups: each is a history event, and anyone with Temporal credentials can send this signal.

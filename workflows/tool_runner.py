@@ -14,10 +14,9 @@ from signoff.approvals.approval_outcomes import happened_outcome
 from signoff.approvals.audit_buffer import fold_facts
 from signoff.approvals.audit_events import facts_of_end
 from signoff.contracts import names
-from signoff.contracts.activity_messages import GateDecision, OutcomeTask, RunOptions, ToolReply, ToolTask
+from signoff.contracts.activity_messages import GateDecision, OutcomeTask, RunOptions, RunTask, ToolReply
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import CallOutcome, Permit
-from signoff.contracts.message import CallPart
+from signoff.contracts.call import CallOutcome
 from signoff.formats.replace import replace
 from signoff.workflows import options, outcomes
 from signoff.workflows.external_runner import ExternalRunner
@@ -60,35 +59,33 @@ class ToolRunner:
     def is_aborted(self, call: str) -> bool:
         return call in self._aborted
 
-    def unbegun_outcome(self, call: CallPart) -> CallOutcome:
-        unwanted = self._state.stopped or not self.is_aborted(call.call)
-        return (outcomes.unwanted_outcome if unwanted else outcomes.aborted_outcome)(call.call, call.tool)
+    def unbegun_outcome(self, call: str, tool: str) -> CallOutcome:
+        unwanted = self._state.stopped or not self.is_aborted(call)
+        return (outcomes.unwanted_outcome if unwanted else outcomes.aborted_outcome)(call, tool)
 
-    async def run(self, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int) -> ToolReply:
+    async def run(self, task: RunTask, gate_decision: GateDecision) -> ToolReply:
         """Run one call once a slot is free. Never raises because of the call's outcome."""
         ready = workflow.now()
-        async with self._slots.acquire(gate_decision.options, partial(self._is_wanted, call.call, permit)) as begins:
+        async with self._slots.acquire(gate_decision.options, partial(self._is_wanted, task)) as begins:
             if not begins:
-                return ToolReply(outcome=self.unbegun_outcome(call))
-            left = _remaining_options(gate_decision.options, permit, ready)
+                return ToolReply(outcome=self.unbegun_outcome(task.call, task.tool))
+            left = _remaining_options(gate_decision.options, task, ready)
             if left is None:
                 return ToolReply(again="policy", note=_LATE)
-            return await self._begin(call, replace(gate_decision, options=left), permit, ticket)
+            return await self._begin(task, replace(gate_decision, options=left))
 
-    async def keep(
-        self, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int, request: ApprovalRequest
-    ) -> CallOutcome:
+    async def keep(self, task: RunTask, request: ApprovalRequest) -> CallOutcome:
         """Record in the ticket that the call happened, as decided in `request`.
 
         The ticket outlives the turn's history: a restarted turn finds the outcome there and asks no one again.
         """
         decision = request.votes[-1].decision
-        happened = happened_outcome(call.call, call.tool, decision)
-        task = replace(self._question(call, gate_decision, permit, ticket), happened=decision)
+        happened = happened_outcome(task.call, task.tool, decision)
+        told = replace(self._question(task), happened=decision)
         try:
-            reply = await _became(task, f"Write down that {call.tool} happened")
+            reply = await _became(told, f"Write down that {task.tool} happened")
         except ActivityError:
-            self._state.book.unwritten.give_back(task.audit)
+            self._state.book.unwritten.give_back(told.run.audit)
             return happened
         # Prefer a slow worker's own report: it holds more than the person's decision.
         return self._count_lost(reply).outcome or happened
@@ -106,66 +103,53 @@ class ToolRunner:
             if call in self._runs:
                 self._runs[call].handle.cancel()
 
-    def _is_wanted(self, call: str, permit: Permit) -> bool:
-        return not self._state.stopped and (permit.kind == "approved" or not self.is_aborted(call))
+    def _is_wanted(self, task: RunTask) -> bool:
+        return not self._state.stopped and (task.revision is not None or not self.is_aborted(task.call))
 
-    async def _begin(self, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int) -> ToolReply:
+    async def _begin(self, task: RunTask, gate_decision: GateDecision) -> ToolReply:
         given = self._state.turn.external
         # Skip calls that a rule allows: their agent has only just proposed them.
-        if given is not None and given.attended and permit.kind == "approved" and not gate_decision.options.external:
+        if given is not None and given.attended and task.revision is not None and not gate_decision.options.external:
             ready = workflow.now()
-            unwanted = await self._external.wait_for_agent(call, gate_decision)
-            left = _remaining_options(gate_decision.options, permit, ready)
+            unwanted = await self._external.wait_for_agent(task, gate_decision)
+            left = _remaining_options(gate_decision.options, task, ready)
             if unwanted is not None or left is None:
                 return unwanted or ToolReply(again="policy", note=_LATE)
             gate_decision = replace(gate_decision, options=left)
-        self._state.show_state(call.call, "running", gate_decision.rule)
-        unwritten = self._state.book.unwritten.take()
-        task = ToolTask(
-            permit=permit,
-            tool=call.tool,
-            args=call.args,
-            ticket=ticket,
-            budget_chars=gate_decision.options.budget_chars,
-            audit=fold_facts(unwritten, facts_of_end(permit)),
-        )
-        if gate_decision.options.external:
-            begun = partial(self._question, call, gate_decision, permit, ticket)
-            reply = await self._external.run(call, task, gate_decision, begun)
+        self._state.show_state(task.call, "running", gate_decision.rule)
+        run, unwritten = gate_decision.options, self._state.book.unwritten.take()
+        told = replace(task, audit=fold_facts(unwritten, facts_of_end(task)))
+        if run.external:
+            reply = await self._external.run(told, gate_decision, partial(self._question, task))
             if not self._external.is_recorded:
                 self._state.book.unwritten.give_back(unwritten)
             return reply
         try:
-            reply = await (
-                _local(call, task, gate_decision)
-                if gate_decision.options.local
-                else self._schedule(call, task, gate_decision)
-            )
+            reply = await (_local(told, run) if run.local else self._schedule(told, run))
         except outcomes.LOST as error:
             # The activity may never have started, so its entries may be unrecorded.
             self._state.book.unwritten.give_back(unwritten)
-            return self._count_lost(await self._after_failure(error, call, gate_decision, permit, ticket))
+            return self._count_lost(await self._after_failure(error, task, run))
         if reply.outcome is not None:
             self._state.count_work(reply.outcome)
         return reply
 
-    async def _schedule(self, call: CallPart, task: ToolTask, gate_decision: GateDecision) -> ToolReply:
+    async def _schedule(self, task: RunTask, run: RunOptions) -> ToolReply:
         handle: workflow.ActivityHandle[ToolReply] = workflow.start_activity(
-            gate_decision.options.activity or call.tool,
+            run.activity or task.tool,
             task,
-            # The tool's activity compares this id with its permit, so that no permit runs another call.
-            activity_id=call.call,
+            # The tool's activity compares this id with its task, so that no task runs another call.
+            activity_id=task.call,
             result_type=ToolReply,
-            **options.tool(gate_decision.options),
+            **options.tool(run),
         )
         # Let approved calls finish. Calls under a grant as well: their ticket has spent the grant.
-        by_rule = task.permit.kind == "auto" and not task.permit.grant
-        harmless = by_rule and gate_decision.options.read_only
-        self._runs[call.call] = _Run(handle, harmless)
+        by_rule = task.revision is None and not task.grant
+        self._runs[task.call] = _Run(handle, harmless=by_rule and run.read_only)
         try:
             return await handle
         finally:
-            del self._runs[call.call]
+            del self._runs[task.call]
 
     def _count_lost(self, reply: ToolReply) -> ToolReply:
         """Count the cost and time of a lost call.
@@ -177,42 +161,32 @@ class ToolRunner:
             self._state.count_work(outcome)
         return reply
 
-    async def _after_failure(
-        self, error: FailureError, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int
-    ) -> ToolReply:
+    async def _after_failure(self, error: FailureError, task: RunTask, run: RunOptions) -> ToolReply:
         kind = outcomes.error_type(error)
         # A read-only call has no effect, so its outcome cannot be unknown.
-        if outcomes.was_cancelled(error) and gate_decision.options.read_only:
-            return ToolReply(outcome=self.unbegun_outcome(call))
+        if outcomes.was_cancelled(error) and run.read_only:
+            return ToolReply(outcome=self.unbegun_outcome(task.call, task.tool))
         if kind == "InDoubt":
-            return ToolReply(outcome=outcomes.in_doubt_outcome(call.call, call.tool))
+            return ToolReply(outcome=outcomes.in_doubt_outcome(task.call, task.tool))
         if kind == "Refused":
             return ToolReply(
-                outcome=outcomes.failed_outcome(call.call, call.tool, "refused", outcomes.error_text(error))
+                outcome=outcomes.failed_outcome(task.call, task.tool, "refused", outcomes.error_text(error))
             )
         # Local tools only read and claim no ticket, so there is nothing to look up.
-        if gate_decision.options.local:
+        if run.local:
             # Do not reveal the store's address to the model.
             text = _NO_STORE if kind == "StoreUnavailable" else outcomes.error_text(error)
-            return ToolReply(outcome=outcomes.failed_outcome(call.call, call.tool, "execution_failed", text))
+            return ToolReply(outcome=outcomes.failed_outcome(task.call, task.tool, "execution_failed", text))
         # Only the ticket shows whether the effect had started. The server's error does not.
-        return await _became(self._question(call, gate_decision, permit, ticket), f"Look up the outcome of {call.tool}")
+        return await _became(self._question(task), f"Look up the outcome of {task.tool}")
 
-    def _question(self, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int) -> OutcomeTask:
-        return OutcomeTask(
-            permit=permit,
-            tool=call.tool,
-            ticket=ticket,
-            idempotent=gate_decision.options.idempotent,
-            args=call.args,
-            budget_chars=gate_decision.options.budget_chars,
-            audit=self._state.book.unwritten.take(),
-        )
+    def _question(self, task: RunTask) -> OutcomeTask:
+        return OutcomeTask(run=replace(task, audit=self._state.book.unwritten.take()))
 
 
-def _remaining_options(options: RunOptions, permit: Permit, ready: datetime) -> RunOptions | None:
+def _remaining_options(options: RunOptions, task: RunTask, ready: datetime) -> RunOptions | None:
     """Return `options` with the approval's remaining lifetime after the wait for a slot, or `None` if it expired."""
-    if permit.kind == "auto":
+    if task.revision is None:
         return options
     left = options.grant_ttl - (workflow.now() - ready).total_seconds()
     return replace(options, grant_ttl=left) if left > 0 else None
@@ -225,13 +199,13 @@ async def _became(task: OutcomeTask, summary: str) -> ToolReply:
     return reply
 
 
-async def _local(call: CallPart, task: ToolTask, gate_decision: GateDecision) -> ToolReply:
+async def _local(task: RunTask, run: RunOptions) -> ToolReply:
     reply: ToolReply = await workflow.execute_local_activity(
-        gate_decision.options.activity or call.tool,
+        run.activity or task.tool,
         task,
-        activity_id=call.call,
+        activity_id=task.call,
         result_type=ToolReply,
-        **options.local_tool(gate_decision.options),
+        **options.local_tool(run),
     )
     return reply
 

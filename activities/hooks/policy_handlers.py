@@ -19,7 +19,7 @@ from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict, apply_ha
 from signoff.policy.terms import VerdictTerms
 from signoff.policypool.pool import ask_rules
 from signoff.registry.catalog import Catalog
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.gates.pipeline import by_verdict
 from signoff.registry.hooks import POLICY_HANDLER
 from signoff.registry.tool import Tool
@@ -30,8 +30,8 @@ logger = logging.getLogger("signoff.activities")
 
 
 async def apply_policy_handler(
-    catalog: Catalog, ctx: CallContext, call: CallPart, args: Any, found: LocalGateDecision
-) -> LocalGateDecision:
+    catalog: Catalog, ctx: CallContext, call: CallPart, args: Any, found: JudgedCall
+) -> JudgedCall:
     """Add the policy handler's answer to `found` if it is missing. Never raises."""
     if found.before_handler is None or found.tool is None:
         return found
@@ -40,11 +40,11 @@ async def apply_policy_handler(
     verdict = await verdict_of(catalog, found.tool, given, view.judged_ctx, found.before_handler)
     bound = view.bounds_verdict(found.tool, catalog.policy(found.tool.activity), given)
     decision = by_verdict(view, call, found.tool, verdict, bound, found.objection)
-    return replace(decision, corrected=found.corrected, notes=found.notes, at=found.at)
+    return decision._replace(corrected=found.corrected, notes=found.notes, at=found.at)
 
 
 async def terms_at(
-    catalog: Catalog, ctx: CallContext, args: Any, found: LocalGateDecision, tool: Tool, at: datetime | None
+    catalog: Catalog, ctx: CallContext, args: Any, found: JudgedCall, tool: Tool, at: datetime | None
 ) -> VerdictTerms | None:
     """Return the terms on which the present policy would ask about the call `found` at an instant, or `None` if it
     would deny the call. Never raises. Reuses `found` if nothing depends on the time.

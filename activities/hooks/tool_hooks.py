@@ -17,7 +17,7 @@ from signoff.contracts.names import READ_REST
 from signoff.formats.hours import is_open
 from signoff.policypool.pool import ask_rules
 from signoff.registry.catalog import Catalog
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.gates.pipeline import GateFacts, judge
 from signoff.registry.hooks import AVAILABLE, SELECT, HookContext, Permission, Select, hook_context
 from signoff.registry.tool import Tool
@@ -61,12 +61,12 @@ async def apply_hooks(
     call: CallPart,
     args: Any,
     tally: Tally,
-    found: LocalGateDecision,
+    found: JudgedCall,
     known: GateFacts,
     *,
     dry_run: bool = False,
     permissions: PermissionReader | None = None,
-) -> LocalGateDecision:
+) -> JudgedCall:
     """Return `found` with the answers of the tool's permission check and the policy's handler, if needed.
 
     `tally` and `known` must belong to `found`. Without `permissions`, each check runs again. Never raises.
@@ -87,7 +87,7 @@ async def judge_call(
     *,
     at: datetime,
     permissions: PermissionReader | None = None,
-) -> LocalGateDecision:
+) -> JudgedCall:
     """Judge one call with all gates and hooks, without asking approvers.
 
     Never raises. Ignores the tool's usage limit: the claim of the ticket enforces it.
@@ -109,7 +109,7 @@ def past_call_facts(catalog: Catalog, ctx: CallContext, calls: Iterable[CallPart
 
 async def judge_past_call(
     catalog: Catalog, ctx: CallContext, call: CallPart, args: Any, at: datetime | None
-) -> LocalGateDecision:
+) -> JudgedCall:
     """Judge a call that may have happened, by the rules, to find its approvers. Never raises."""
     known = past_call_facts(catalog, ctx, (call,), at)
     found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)

@@ -13,11 +13,12 @@ from signoff.activities.results.read_rest_tool import how_to_read_on
 from signoff.activities.results.step_mover import Move, StepMover
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.redaction import HIDDEN, redact_secrets, redact_value, secret_values
-from signoff.contracts.call import CallCode, CallOutcome, Permit
+from signoff.contracts.activity_messages import RunTask
+from signoff.contracts.call import CallCode, CallOutcome
 from signoff.contracts.canonical_json import json_bytes, nesting
 from signoff.contracts.content import Content
 from signoff.contracts.errors import StoreUnavailable
-from signoff.contracts.ids import SessionKey, TurnKey, completion_of
+from signoff.contracts.ids import SessionKey, completion_of
 from signoff.contracts.limits import MAX_NESTING, RESULT_BYTES
 from signoff.contracts.updates import UPDATE, UPDATE_FAILED, UPDATE_LOST
 from signoff.formats.replace import replace
@@ -80,33 +81,33 @@ class RecordDistributor:
         self._distribution = deps.catalog.distribution
         self._tool = tool
 
-    async def views(self, permit: Permit, record: AnnotatedRecord) -> RecordViews:
+    async def views(self, task: RunTask, record: AnnotatedRecord) -> RecordViews:
         """Build the views, and deliver the record to no other destination."""
-        model, audit = await asyncio.gather(self._ours(LLM_SESSION, permit, record), self._ours(AUDIT, permit, record))
+        model, audit = await asyncio.gather(self._ours(LLM_SESSION, task, record), self._ours(AUDIT, task, record))
         return RecordViews(model, _names(record) if audit is None else audit)
 
-    async def distribute(self, permit: Permit, record: AnnotatedRecord, key: str) -> RecordViews:
+    async def distribute(self, task: RunTask, record: AnnotatedRecord, key: str) -> RecordViews:
         """Build the same views, and pass every sink its own, within its time limit.
 
         A worker lost before this returns has not recorded the call: the next run of the call delivers again.
         """
-        sinks = [self._deliver_guarded(each, permit, record, key) for each in self._distribution.sinks(self._tool)]
+        sinks = [self._deliver_guarded(each, task, record, key) for each in self._distribution.sinks(self._tool)]
         views: RecordViews
-        views, _ = await asyncio.gather(self.views(permit, record), asyncio.gather(*sinks))
+        views, _ = await asyncio.gather(self.views(task, record), asyncio.gather(*sinks))
         return views
 
-    async def _ours(self, name: str, permit: Permit, record: AnnotatedRecord) -> dict[str, Any] | None:
+    async def _ours(self, name: str, task: RunTask, record: AnnotatedRecord) -> dict[str, Any] | None:
         view = self._distribution.view(self._tool, name)
         if view is None:
             return None
-        found = await self._guard(name, permit, _apply_filter(view, record))
+        found = await self._guard(name, task, _apply_filter(view, record))
         return None if found is None else found.values
 
-    async def _deliver_guarded(self, to: Destination, permit: Permit, record: AnnotatedRecord, key: str) -> None:
-        await self._guard(to.name, permit, self._deliver(to, permit, record, key))
+    async def _deliver_guarded(self, to: Destination, task: RunTask, record: AnnotatedRecord, key: str) -> None:
+        await self._guard(to.name, task, self._deliver(to, task, record, key))
 
-    async def _deliver(self, to: Destination, permit: Permit, record: AnnotatedRecord, key: str) -> None:
-        view, ctx = self._distribution.view(self._tool, to.name), permit.ctx
+    async def _deliver(self, to: Destination, task: RunTask, record: AnnotatedRecord, key: str) -> None:
+        view, ctx = self._distribution.view(self._tool, to.name), task.ctx
         if view is None or to.sink is None:
             return
         await to.sink(
@@ -114,7 +115,7 @@ class RecordDistributor:
                 destination=to.name,
                 record=select_slots(await _apply_filter(view, record), to.reads),
                 tool=self._tool.name,
-                call_id=permit.call,
+                call_id=task.call,
                 actor_name=ctx.actor,
                 tenant_id=ctx.tenant,
                 session_id=ctx.session,
@@ -123,22 +124,22 @@ class RecordDistributor:
             )
         )
 
-    async def _guard(self, name: str, permit: Permit, work: Awaitable[Any]) -> Any:
+    async def _guard(self, name: str, task: RunTask, work: Awaitable[Any]) -> Any:
         """Await `work` within the time limit. Logs a failure and returns `None`."""
         try:
             return await await_within(work, DELIVERY_SECONDS)
         except Exception as error:
             # Name the class alone: the message may hold data that the destination or the log must not get.
             late = f"no answer within {DELIVERY_SECONDS:g} s"
-            await self._tell(name, permit, late if isinstance(error, TimeoutError) else type(error).__name__)
+            await self._tell(name, task, late if isinstance(error, TimeoutError) else type(error).__name__)
             return None
 
-    async def _tell(self, name: str, permit: Permit, why: str) -> None:
+    async def _tell(self, name: str, task: RunTask, why: str) -> None:
         observer = self._distribution.observer
         activity.logger.warning("the record of %s did not reach %s: %s", self._tool.name, name, why)
         if observer is None:
             return
-        failure = DeliveryFailure(name, self._tool.name, permit.call, permit.ctx.tenant, permit.ctx.turn, why)
+        failure = DeliveryFailure(name, self._tool.name, task.call, task.ctx.tenant, task.ctx.turn, why)
         try:
             await await_within(call_function(observer, failure), _OBSERVER_SECONDS)
         except Exception as error:
@@ -183,14 +184,13 @@ class ResultProcessor:
 
     async def of(
         self,
-        permit: Permit,
+        task: RunTask,
         args: Mapping[str, Any],
         value: Any,
-        budget_chars: int,
         key: str = "",
         secrets: Collection[str] = (),
     ) -> ProcessedResult:
-        """Build the outcome of the permitted call, which returned `value`.
+        """Build the outcome of the call, which returned `value`.
 
         `key` is its ticket's key, if any. `secrets` are the handler's secrets from a provider. The outcome contains
         neither these nor secret arguments.
@@ -200,58 +200,47 @@ class ResultProcessor:
         if isinstance(value, HandOff):
             # The output schema describes a later result, not the handover.
             result = hand_off_result(value, self._tool.name)
-            outcome = await self._make_outcome(permit, args, result, "", budget_chars)
+            outcome = await self._make_outcome(task, args, result, "")
             return ProcessedResult(replace(outcome, handed=True), self._find_record(result.value))
         if isinstance(result, ToolFailure):
             failure = _quiet_failure(self._without_record(result), all_secrets)
-            outcome = await self._make_text_outcome(permit, args, failure, budget_chars)
-            outcome = await self._add_changes(permit, args, failure, outcome, budget_chars)
-            structured = await self._keep_structured(failure.value, _place(permit))
+            outcome = await self._make_text_outcome(task, args, failure)
+            outcome = await self._add_changes(task, args, failure, outcome)
+            structured = await self._keep_structured(failure.value, task.place)
             outcome = replace(outcome, structured=structured)
-            return ProcessedResult(await self._add_meta(permit, failure, outcome), self._find_record(failure.message))
+            return ProcessedResult(await self._add_meta(task, failure, outcome), self._find_record(failure.message))
         if isinstance(result.value, AnnotatedRecord):
-            return await self._of_record(permit, args, result, budget_chars, key or permit.digest, all_secrets)
+            return await self._of_record(task, args, result, key or task.digest, all_secrets)
         # Check the schema against the returned value: `[hidden]` may not match it.
         problem = redact_secrets(output_problem(self._tool, result), all_secrets)
         result = _quiet(result, all_secrets)
         whole = result.value if problem and result.structured is None else result.structured
-        outcome = await self._make_outcome(
-            permit, args, dataclasses.replace(result, structured=whole), problem, budget_chars
-        )
+        outcome = await self._make_outcome(task, args, dataclasses.replace(result, structured=whole), problem)
         return ProcessedResult(outcome, self._find_record(result.value))
-
-    async def fail(
-        self, permit: Permit, args: Mapping[str, Any], text: str, budget_chars: int, secrets: Collection[str] = ()
-    ) -> ProcessedResult:
-        """Build the outcome of a call that failed with `text`, without its secrets, as in `of`."""
-        return await self.of(permit, args, ToolFailure(text), budget_chars, secrets=secrets)
 
     async def _of_record(
         self,
-        permit: Permit,
+        task: RunTask,
         args: Mapping[str, Any],
         result: ToolResult,
-        budget_chars: int,
         key: str,
         hushed: Collection[str],
     ) -> ProcessedResult:
         """Uses the model's view alone, after all sinks' views."""
-        problem, views = await self._distribute(permit, result, result.value, key)
+        problem, views = await self._distribute(task, result, result.value, key)
         problem, model = redact_secrets(problem, hushed), _hide(views.model, hushed)
         kept = render_value(_hide(views.audit, hushed))
         result = _quiet(dataclasses.replace(result, value=None), hushed)
         if model is None and not problem:
-            failure = await self._make_text_outcome(
-                permit, args, ToolFailure(NO_VIEW.format(self._tool.name)), budget_chars
-            )
-            failure = await self._add_meta(permit, result, failure)
+            failure = await self._make_text_outcome(task, args, ToolFailure(NO_VIEW.format(self._tool.name)))
+            failure = await self._add_meta(task, result, failure)
             return ProcessedResult(replace(failure, gate=GATE, cost=_usd(result.cost)), kept)
         structured = model if result.structured is None else result.structured
         shown = dataclasses.replace(result, value=model, structured=structured)
-        return ProcessedResult(await self._make_outcome(permit, args, shown, problem, budget_chars), kept)
+        return ProcessedResult(await self._make_outcome(task, args, shown, problem), kept)
 
     async def _distribute(
-        self, permit: Permit, result: ToolResult, record: AnnotatedRecord, key: str
+        self, task: RunTask, result: ToolResult, record: AnnotatedRecord, key: str
     ) -> tuple[str, RecordViews]:
         """Return the record's schema problem, and the views. Sinks get theirs only without a problem."""
         try:
@@ -261,8 +250,8 @@ class ResultProcessor:
             return "", RecordViews(None, {})
         problem = output_problem(self._tool, dataclasses.replace(result, value=record))
         if problem:
-            return problem, await self._distributing.views(permit, record)
-        return "", await self._distributing.distribute(permit, record, key)
+            return problem, await self._distributing.views(task, record)
+        return "", await self._distributing.distribute(task, record, key)
 
     def _without_record(self, failure: ToolFailure) -> ToolFailure:
         # No destination's filter sees a failure, and a record may have fields that the model must not read.
@@ -276,24 +265,24 @@ class ResultProcessor:
         return render_value(value) if self._tool.scope == "specialist" else None
 
     async def _make_outcome(
-        self, permit: Permit, args: Mapping[str, Any], result: ToolResult, problem: str, budget_chars: int
+        self, task: RunTask, args: Mapping[str, Any], result: ToolResult, problem: str
     ) -> CallOutcome:
         if problem:
-            outcome = await self._make_text_outcome(permit, args, ToolFailure(problem), budget_chars)
+            outcome = await self._make_text_outcome(task, args, ToolFailure(problem))
             outcome = replace(outcome, gate=OUTPUT)
         else:
-            outcome = await self._make_text_outcome(permit, args, result, budget_chars)
-            outcome = await self._add_changes(permit, args, result, outcome, budget_chars)
-        structured = await self._keep_structured(result.structured, _place(permit))
-        outcome = await self._add_meta(permit, result, outcome)
+            outcome = await self._make_text_outcome(task, args, result)
+            outcome = await self._add_changes(task, args, result, outcome)
+        structured = await self._keep_structured(result.structured, task.place)
+        outcome = await self._add_meta(task, result, outcome)
         return replace(outcome, structured=structured, cost=_usd(result.cost))
 
-    async def _add_meta(self, permit: Permit, result: Result, outcome: CallOutcome) -> CallOutcome:
-        meta = await self._wish(self._object("meta", result.meta), _place(permit))
+    async def _add_meta(self, task: RunTask, result: Result, outcome: CallOutcome) -> CallOutcome:
+        meta = await self._wish(self._object("meta", result.meta), task.place)
         return outcome if meta is None else replace(outcome, meta=meta)
 
     async def _add_changes(
-        self, permit: Permit, args: Mapping[str, Any], result: Result, outcome: CallOutcome, budget_chars: int
+        self, task: RunTask, args: Mapping[str, Any], result: Result, outcome: CallOutcome
     ) -> CallOutcome:
         """Add the tool's requested changes and its next step's place to `outcome`.
 
@@ -303,29 +292,29 @@ class ResultProcessor:
         data = self._object("data update", result.data_update)
         context = self._object("context update", result.context_update)
         changes: dict[str, Any] = {
-            "data_update": await self._wish(data, _place(permit)),
-            "context_update": await self._wish(context, _place(permit)),
+            "data_update": await self._wish(data, task.place),
+            "context_update": await self._wish(context, task.place),
         }
-        found, move = self._accept(permit, data, context), Move()
+        found, move = self._accept(task, data, context), Move()
         if result.next and not found.problem:
-            move = await self.retry_store(lambda: self._steps.follow(permit.ctx, result.next, found.updates))
+            move = await self.retry_store(lambda: self._steps.follow(task.ctx, result.next, found.updates))
         problem = found.problem or move.problem
         if problem and isinstance(result, ToolFailure):
             lost = UPDATE_LOST.format(self._tool.name, problem)
             return replace(outcome, note=f"{outcome.note} {lost}".strip())
         if problem:
             failure = ToolFailure(UPDATE_FAILED.format(self._tool.name, problem))
-            failed = await self._make_text_outcome(permit, args, failure, budget_chars)
+            failed = await self._make_text_outcome(task, args, failure)
             return replace(failed, gate=UPDATE)
         changes |= {"updates": found.updates if found.updates.names else None, "place": move.place}
         return replace(outcome, **changes, note=f"{outcome.note} {move.note}".strip())
 
-    def _accept(self, permit: Permit, data: dict[str, Any] | None, context: dict[str, Any] | None) -> AcceptedUpdates:
+    def _accept(self, task: RunTask, data: dict[str, Any] | None, context: dict[str, Any] | None) -> AcceptedUpdates:
         catalog = self._deps.catalog
-        scopes = catalog.scopes.get(permit.ctx.actor)
+        scopes = catalog.scopes.get(task.ctx.actor)
         if not self._tool.updates or scopes is None or (data is None and context is None):
             return AcceptedUpdates()
-        found = accept_updates(self._tool, scopes, catalog.fields, permit.ctx, data or {}, context or {})
+        found = accept_updates(self._tool, scopes, catalog.fields, task.ctx, data or {}, context or {})
         if found.ignored:
             names = ", ".join(found.ignored)[:_NAMES_CHARS]
             activity.logger.warning("an update of %s is left out, nothing declares it: %s", self._tool.name, names)
@@ -340,29 +329,27 @@ class ResultProcessor:
                 activity.logger.warning("the outcome of %s waits for the store", self._tool.name)
                 await asyncio.sleep(self._pause)
 
-    async def _make_text_outcome(
-        self, permit: Permit, args: Mapping[str, Any], result: Result, budget_chars: int
-    ) -> CallOutcome:
+    async def _make_text_outcome(self, task: RunTask, args: Mapping[str, Any], result: Result) -> CallOutcome:
         """Reduce, then cut, then fence the text."""
         tool = self._tool
-        text = self._short(permit, args, result)
-        cut = trim(text, budget_chars)
+        text = self._short(task, args, result)
+        cut = trim(text, task.budget_chars)
         # Fence last: a fence truncated by the cut would stay open, and later text would read as the tool's output.
         shown_text = fence_text(cut.text, tool.name) if tool.untrusted_output else cut.text
-        rest, note = await self._rest(permit, text, budget_chars) if cut.truncated else ("", "")
+        rest, note = await self._rest(task, text) if cut.truncated else ("", "")
         return CallOutcome(
-            call=permit.call,
+            call=task.call,
             tool=tool.name,
             code=result.code if isinstance(result, ToolFailure) else "ok",
             gate="execute",
-            value=await self._content(shown_text, _place(permit)),
+            value=await self._content(shown_text, task.place),
             truncated=cut.truncated,
             original_chars=cut.original_chars,
             rest=rest,
             note=note,
         )
 
-    def _short(self, permit: Permit, args: Mapping[str, Any], result: Result) -> str:
+    def _short(self, task: RunTask, args: Mapping[str, Any], result: Result) -> str:
         """The secrets are removed already."""
         plain: Result
         if isinstance(result, ToolFailure):
@@ -370,17 +357,15 @@ class ResultProcessor:
         else:
             plain = ToolResult(render_value(result.value), result.structured, result.cost)
         reducer = self._deps.catalog.reducers.get(self._tool.name)
-        short = reduce_result(reducer, plain, ReducerInput(args, completion_of(permit.call)))
+        short = reduce_result(reducer, plain, ReducerInput(args, completion_of(task.call)))
         return render_value(short.message if isinstance(short, ToolFailure) else short.value)
 
-    async def _rest(self, permit: Permit, text: str, start: int) -> tuple[str, str]:
+    async def _rest(self, task: RunTask, text: str) -> tuple[str, str]:
         """Store the whole of `text`. Returns its handle, and the instruction for an actor that can use it."""
-        ctx = permit.ctx
-        turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
         # Wait for the store: otherwise the model would get an invalid handle.
-        handle = await self.retry_store(lambda: self._rests.keep(turn, self._tool.name, text))
-        actor = self._deps.catalog.actors.get(ctx.actor)
-        return handle, how_to_read_on(handle, start) if actor is not None and actor.read_rest else ""
+        handle = await self.retry_store(lambda: self._rests.keep(task.turn, self._tool.name, text))
+        actor = self._deps.catalog.actors.get(task.ctx.actor)
+        return handle, how_to_read_on(handle, task.budget_chars) if actor is not None and actor.read_rest else ""
 
     async def _content(self, value: Any, place: SessionKey) -> Content:
         return await self.retry_store(lambda: to_content(self._store, value, place))
@@ -466,7 +451,3 @@ def _usd(cost: Any) -> float:
         return 0.0
     # A negative cost must not increase a budget.
     return max(0.0, usd) if math.isfinite(usd) else 0.0
-
-
-def _place(permit: Permit) -> SessionKey:
-    return SessionKey(permit.ctx.tenant, permit.ctx.session)

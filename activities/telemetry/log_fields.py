@@ -5,7 +5,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from signoff.contracts.activity_messages import ToolTask
+from signoff.contracts.activity_messages import RunTask
 from signoff.contracts.ids import parse_workflow_id
 from signoff.telemetry.json_log import bind_log_fields, fields_of_call, fields_of_turn
 
@@ -21,8 +21,8 @@ class _Bound(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         workflow = activity.info().workflow_id or ""
         turn, task = parse_workflow_id(workflow), input.args[0] if input.args else None
-        if turn is not None and isinstance(task, ToolTask):
-            fields = fields_of_call(turn, task.permit.call)
+        if turn is not None and isinstance(task, RunTask):
+            fields = fields_of_call(turn, task.call)
         else:
             fields = fields_of_turn(workflow)
         with bind_log_fields(fields):

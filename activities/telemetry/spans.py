@@ -13,10 +13,10 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from signoff.activities.worker_deps import WorkerDeps
-from signoff.contracts.activity_messages import GateReply, GateTask, ModelReply, ModelTask, ToolReply, ToolTask
+from signoff.contracts.activity_messages import GateReply, GateTask, ModelReply, ModelTask, RunTask, ToolReply
 from signoff.contracts.call import CallContext
 from signoff.contracts.errors import StoreUnavailable
-from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.contracts.ids import TurnKey
 from signoff.store.questions.turn_waits import TurnWaits
 from signoff.telemetry.segments import TurnSegment, segment_at
 
@@ -92,14 +92,13 @@ class _Spanned(ActivityInboundInterceptor):
                 "signoff.completion": task.completion,
             }
             return self._spans.child(segment, f"chat {name}", attributes, client=True)
-        if isinstance(task, ToolTask):
-            permit = task.permit
+        if isinstance(task, RunTask):
             attributes |= {
                 "gen_ai.operation.name": "execute_tool",
                 "gen_ai.tool.name": task.tool,
-                "gen_ai.tool.call.id": permit.call,
-                "signoff.permit": permit.kind,
-                "signoff.approval.request": ApprovalKey(TurnKey(ctx.tenant, ctx.session, ctx.turn), permit.call).id,
+                "gen_ai.tool.call.id": task.call,
+                "signoff.permit": "auto" if task.revision is None else "approved",
+                "signoff.approval.request": task.approval_id,
             }
             return self._spans.child(segment, f"execute_tool {task.tool}", attributes)
         if isinstance(task, GateTask):
@@ -143,9 +142,7 @@ class _Spanned(ActivityInboundInterceptor):
 
 
 def _context_of(task: Any) -> CallContext | None:
-    if isinstance(task, ToolTask):
-        return task.permit.ctx
-    return task.ctx if isinstance(task, ModelTask | GateTask) else None
+    return task.ctx if isinstance(task, ModelTask | GateTask | RunTask) else None
 
 
 def _turn_attributes(ctx: CallContext) -> dict[str, str | int | float | bool]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from signoff.registry.gates.local_decision import GateName, LocalGateDecision
+from signoff.registry.gates.judged_call import GateName, JudgedCall
 
 # The order of the names in `GateName` is the order of the gates.
 _ORDER: Final[tuple[GateName, ...]] = get_args(GateName)
@@ -23,7 +23,7 @@ class GateTraceEntry:
     """"" if there is no more to report."""
 
 
-def gate_trace(found: LocalGateDecision, *, with_arguments: bool, needs: str = "") -> tuple[GateTraceEntry, ...]:
+def gate_trace(found: JudgedCall, *, with_arguments: bool, needs: str = "") -> tuple[GateTraceEntry, ...]:
     """Return every gate in order.
 
     `needs` describes the tool's own policy. The last gate shows it if there are no arguments.
@@ -36,7 +36,7 @@ def gate_trace(found: LocalGateDecision, *, with_arguments: bool, needs: str = "
     return (*early, *late, GateTraceEntry(_ORDER[-1], "open", needs))
 
 
-def _trace_entry(index: int, decides: int, found: LocalGateDecision) -> GateTraceEntry:
+def _trace_entry(index: int, decides: int, found: JudgedCall) -> GateTraceEntry:
     gate = _ORDER[index]
     if index < decides:
         return GateTraceEntry(gate, "passes")

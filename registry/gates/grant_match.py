@@ -16,7 +16,7 @@ from signoff.people.directory import Directory, humans_of
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.grant_predicate import GrantPredicate, compile_where
 from signoff.registry.catalog import Catalog
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.gates.pipeline import UNREMEMBERED_RULES
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
@@ -52,7 +52,7 @@ class GrantMatcher:
         return wish_problem(wish) or self._unfit(request, wish.where, args)
 
     def applies(
-        self, grant: Grant, ctx: CallContext, found: LocalGateDecision, args: Mapping[str, Any], people: Directory
+        self, grant: Grant, ctx: CallContext, found: JudgedCall, args: Mapping[str, Any], people: Directory
     ) -> bool:
         """Return whether `grant` answers a call that would otherwise need approval.
 
@@ -71,7 +71,7 @@ class GrantMatcher:
             return False
         return self._like(grant, tool, args)
 
-    def steps(self, grant: Grant, found: LocalGateDecision, args: Mapping[str, Any]) -> int:
+    def steps(self, grant: Grant, found: JudgedCall, args: Mapping[str, Any]) -> int:
         """Return the maximum number of steps of the grant's predicate over these arguments; 0 without one."""
         if found.tool is None or not grant.like.where:
             return 0
@@ -154,9 +154,7 @@ class GrantMatcher:
         return found
 
 
-def _still_given(
-    grant: Grant, ctx: CallContext, found: LocalGateDecision, policy: ApprovalPolicy, people: Directory
-) -> bool:
+def _still_given(grant: Grant, ctx: CallContext, found: JudgedCall, policy: ApprovalPolicy, people: Directory) -> bool:
     """Return whether today's request would be the same, and its approvers may still answer it for this requester.
 
     Another policy or reason is another request, and so is a requester with an uncertain identity.

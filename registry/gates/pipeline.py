@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
 from signoff.approvals.redaction import HIDDEN, hide
-from signoff.contracts.activity_messages import Tally
+from signoff.contracts.activity_messages import GateDecision, Tally
 from signoff.contracts.call import PERMISSION_RULE, REQUESTER_RULE, CallCode, CallContext, RuleReference
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.content import Remark, Words
@@ -32,7 +32,7 @@ from signoff.registry.gates.argument_check import (
     problem_remarks,
     shape_problem,
 )
-from signoff.registry.gates.local_decision import GateName, LocalGateDecision, denied_decision, settled_decision
+from signoff.registry.gates.judged_call import GateName, JudgedCall, denied_decision, settled_decision
 from signoff.registry.gates.tool_view import ToolView
 from signoff.registry.hooks import Permission
 from signoff.registry.tool import Tool
@@ -82,12 +82,12 @@ class _Proposal:
     corrected: bool = False
     notes: tuple[Words, ...] = ()
 
-    def settle(self, gate: GateName, code: CallCode, words: Words, tool: Tool | None = None) -> LocalGateDecision:
+    def settle(self, gate: GateName, code: CallCode, words: Words, tool: Tool | None = None) -> JudgedCall:
         return settled_decision(self.call, gate, code, words, tool)
 
 
-_Early: TypeAlias = Callable[[_Proposal], LocalGateDecision | None]
-_Late: TypeAlias = Callable[[_Proposal, Tool], LocalGateDecision | None]
+_Early: TypeAlias = Callable[[_Proposal], JudgedCall | None]
+_Late: TypeAlias = Callable[[_Proposal, Tool], JudgedCall | None]
 
 
 def judge(
@@ -99,7 +99,7 @@ def judge(
     *,
     dry_run: bool = False,
     known: GateFacts = NOTHING_KNOWN,
-) -> LocalGateDecision:
+) -> JudgedCall:
     """The first objection decides. `args` are the loaded arguments."""
     view = catalog.tool_view_at(ctx, known.at).without(known.unavailable)
     proposal = _Proposal(catalog, view, call, args, tally, dry_run, known)
@@ -115,19 +115,19 @@ def judge(
         if (found := exists(proposal, tool)) is not None:
             return found
     checked = schema(proposal, tool)
-    if isinstance(checked, LocalGateDecision):
+    if isinstance(checked, JudgedCall):
         return checked
-    return replace(_add_note(checked, _judge_valid(checked, tool)), at=known.at)
+    return _add_note(checked, _judge_valid(checked, tool))._replace(at=known.at)
 
 
-def _judge_valid(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
+def _judge_valid(proposal: _Proposal, tool: Tool) -> JudgedCall:
     for late in _LATE:
         if (found := late(proposal, tool)) is not None:
             return found
     return approval(proposal, tool)
 
 
-def next_tally(tally: Tally, call: CallPart, args: Any, found: LocalGateDecision) -> Tally:
+def next_tally(tally: Tally, call: CallPart, args: Any, found: JudgedCall) -> Tally:
     """Counts the call for any outcome. Denials are counted when decisions arrive."""
     key = _tally_key(call)
     mark = action_hash(call, args, found)[:_MARK_CHARS]
@@ -139,20 +139,20 @@ def next_tally(tally: Tally, call: CallPart, args: Any, found: LocalGateDecision
     )
 
 
-def action_hash(call: CallPart, args: Any, found: LocalGateDecision) -> str:
+def action_hash(call: CallPart, args: Any, found: JudgedCall) -> str:
     # Arguments that failed at `shape` may be impossible to hash: hash the reason for the rejection.
     if found.gate == "shape":
         return _action(call, call.malformed)
     return _action(call, args if found.tool is None else found.tool.without_remarks(args))
 
 
-def shape(proposal: _Proposal) -> LocalGateDecision | None:
+def shape(proposal: _Proposal) -> JudgedCall | None:
     """Check that the arguments are one JSON object within the size limit that RFC 8785 can encode."""
     why = shape_problem(proposal.call, proposal.args)
     return proposal.settle("shape", "input_invalid", why) if why else None
 
 
-def caps(proposal: _Proposal) -> LocalGateDecision | None:
+def caps(proposal: _Proposal) -> JudgedCall | None:
     tally, call = proposal.tally, proposal.call
     tool = proposal.view.tool(call.tool)
     args = proposal.args if tool is None else tool.without_remarks(proposal.args)
@@ -174,7 +174,7 @@ def caps(proposal: _Proposal) -> LocalGateDecision | None:
     return proposal.settle("caps", "too_many_calls", why, tool if tool is not None and tool.remarks else None)
 
 
-def surface(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
+def surface(proposal: _Proposal, tool: Tool) -> JudgedCall | None:
     """Nothing brings back a tool that the surface excludes."""
     view = proposal.view
     if not view.excludes(tool):
@@ -185,7 +185,7 @@ def surface(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     return proposal.settle("surface", "not_available", Remark.of("surface", tool=tool.name))
 
 
-def tag_policy(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
+def tag_policy(proposal: _Proposal, tool: Tool) -> JudgedCall | None:
     """Apply the global rules that hide a tool (as if it did not exist) or deny it."""
     if proposal.view.hides(tool):
         return _not_there(proposal, "tag_policy")
@@ -198,12 +198,12 @@ def tag_policy(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     return denied_decision(proposal.call, "tag_policy", _reason(verdict), tool)
 
 
-def allowlist(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
+def allowlist(proposal: _Proposal, tool: Tool) -> JudgedCall | None:
     """The actor's capability boundary."""
     return None if proposal.view.permits(tool) else _not_there(proposal, "allowlist")
 
 
-def layer(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
+def layer(proposal: _Proposal, tool: Tool) -> JudgedCall | None:
     """Check that the tool is visible at the actor's route and step.
 
     A `tool_filter` with a reason shows it to the model. Every other cause hides the tool.
@@ -217,7 +217,7 @@ def layer(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     return proposal.settle("layer", "not_available", f"Tool {tool.name} is not available here: {reason}")
 
 
-def available(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
+def available(proposal: _Proposal, tool: Tool) -> JudgedCall | None:
     """Check that the tool is available now, and was when the model received its tools."""
     # After all gates that hide: the message names the tool, as its fallbacks do.
     if proposal.view.is_available(tool):
@@ -225,7 +225,7 @@ def available(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     return proposal.settle("available", "not_available", Remark.of("away", tool=tool.name), tool)
 
 
-def schema(proposal: _Proposal, tool: Tool) -> LocalGateDecision | _Proposal:
+def schema(proposal: _Proposal, tool: Tool) -> JudgedCall | _Proposal:
     """Check the arguments by schema and by the tool's own check, before any policy or person sees them.
 
     Returns the proposal to continue with: its arguments may be corrected, once.
@@ -247,7 +247,7 @@ def schema(proposal: _Proposal, tool: Tool) -> LocalGateDecision | _Proposal:
     return dataclasses.replace(proposal, notes=(*proposal.notes, misfit))
 
 
-def permission(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
+def permission(proposal: _Proposal, tool: Tool) -> JudgedCall | None:
     """Approvers may override a denial of the tool's own check."""
     if tool.check_permissions is None:
         return None
@@ -255,13 +255,13 @@ def permission(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     if answer is None:
         # If the call is settled here, it must not count as a success.
         message = f"nobody has asked whether {quote_name(tool.name)} is permitted"
-        return replace(proposal.settle("permission", "refused", message, tool), awaits_permission=True)
+        return proposal.settle("permission", "refused", message, tool)._replace(awaits_permission=True)
     if answer.allowed or _objection(proposal, tool):
         return None
     return denied_decision(proposal.call, "permission", Remark.of("denied", why=answer.why), tool)
 
 
-def capabilities(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
+def capabilities(proposal: _Proposal, tool: Tool) -> JudgedCall | None:
     # Without known backends the set is empty: a tool never runs with less than it declares.
     missing = [kind for kind in tool.capabilities.kinds if kind not in proposal.known.backends]
     if not missing:
@@ -270,7 +270,7 @@ def capabilities(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     return proposal.settle("capabilities", "not_available", words, tool)
 
 
-def usage(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
+def usage(proposal: _Proposal, tool: Tool) -> JudgedCall | None:
     """The ticket of the call takes the use."""
     if tool.usage_limit is None:
         return None
@@ -282,13 +282,13 @@ def usage(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     return proposal.settle("usage", "not_available", why, tool) if why else None
 
 
-def dry_run(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
+def dry_run(proposal: _Proposal, tool: Tool) -> JudgedCall | None:
     if not proposal.dry_run:
         return None
     return proposal.settle("dry_run", "ok", dry_run_text(tool, proposal.args), tool)
 
 
-def approval(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
+def approval(proposal: _Proposal, tool: Tool) -> JudgedCall:
     """Judge by the tool's policy, tightened by global rules that require approval."""
     policy = proposal.catalog.policy(tool.activity)
     verdict = proposal.view.verdict(policy, proposal.args)
@@ -300,12 +300,12 @@ def approval(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
         return found
     reasons = (*verdict.reasons, Remark.of("handler"))
     asks = dataclasses.replace(verdict, verdict="ask", rule=handler, rule_text="", reasons=reasons)
-    return replace(found, kind="ask", verdict=asks, before_handler=verdict)
+    return found.decide(kind="ask")._replace(verdict=asks, before_handler=verdict)
 
 
 def by_verdict(
     view: ToolView, call: CallPart, tool: Tool, verdict: PolicyVerdict, bound: RulesVerdict, objection: str = ""
-) -> LocalGateDecision:
+) -> JudgedCall:
     """Judge a call by its policy's verdict.
 
     Global rules may ask, and the actor's `bound` may also deny it. An `objection` always needs approval: no rule and no
@@ -313,12 +313,12 @@ def by_verdict(
     """
     # Deny first: an override lifts only the permission check, never a policy's denial.
     if verdict.verdict == "deny":
-        return replace(denied_decision(call, "approval", verdict.reasons, tool), verdict=verdict)
+        return denied_decision(call, "approval", verdict.reasons, tool)._replace(verdict=verdict)
     if bound.effect == "deny":
         denies = dataclasses.replace(
             verdict, verdict="deny", rule=_reference_to(bound), rule_text=_rule_text(bound), reasons=(bound.why,)
         )
-        return replace(denied_decision(call, "approval", _reason(bound), tool), verdict=denies)
+        return denied_decision(call, "approval", _reason(bound), tool)._replace(verdict=denies)
     # Rules of the manifest before bounds: both may ask, but a request has one rule.
     asking = next((each for each in (view.rules_verdict(tool), bound) if each.effect == "require_approval"), None)
     # A policy that asks anyway keeps its own rule: grants belong to that rule.
@@ -329,7 +329,7 @@ def by_verdict(
         reasons = (objection, *verdict.reasons) if verdict.verdict == "ask" else (objection,)
         verdict = dataclasses.replace(verdict, verdict="ask", rule=PERMISSION_RULE, rule_text="", reasons=reasons)
     kind: Literal["run", "ask"] = "run" if verdict.verdict == "auto" else "ask"
-    return LocalGateDecision(call=call.call, kind=kind, tool=tool, verdict=verdict, objection=objection)
+    return JudgedCall(GateDecision(call=call.call, kind=kind), tool, verdict, objection=objection)
 
 
 # `shape` before `caps`, which hashes the arguments. Both before the name is resolved, so that a model that guesses
@@ -362,14 +362,14 @@ def _reason(verdict: RulesVerdict) -> str:
     return verdict.rule.reason if verdict.rule is not None and verdict.rule.reason else verdict.why
 
 
-def _add_note(proposal: _Proposal, found: LocalGateDecision) -> LocalGateDecision:
+def _add_note(proposal: _Proposal, found: JudgedCall) -> JudgedCall:
     if not (proposal.corrected or proposal.notes):
         return found
     corrected = proposal.args if proposal.corrected else None
-    return replace(found, corrected=corrected, notes=proposal.notes)
+    return found._replace(corrected=corrected, notes=proposal.notes)
 
 
-def _not_there(proposal: _Proposal, gate: GateName) -> LocalGateDecision:
+def _not_there(proposal: _Proposal, gate: GateName) -> JudgedCall:
     # A hidden tool must look like a missing one. Suggest only tools that the actor can see.
     name = proposal.call.tool
     near = did_you_mean(name, (tool.name for tool in proposal.view.visible()))

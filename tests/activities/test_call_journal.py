@@ -11,7 +11,6 @@ from activity_kit import (
     decision,
     environment,
     free,
-    permit_for,
     pinned,
     run,
     summary,
@@ -33,7 +32,7 @@ from signoff.audit.log import TURNS_KEYS, AuditLog
 from signoff.audit.record import Record
 from signoff.contracts.activity_messages import GateReply, GateTask, OutcomeTask, RecordTask
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.call import CallOutcome, RuleReference
+from signoff.contracts.call import CallOutcome, RunRight
 from signoff.contracts.content import Content
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.message import CallPart
@@ -88,8 +87,7 @@ async def break_record(store: Store) -> None:
 async def test_automatic_call_is_recorded_from_its_rule_to_its_outcome(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger, FREE)
     deps = worker_deps(store, tool)
-    permit = permit_for(tool, rule=RuleReference(name="auto_approve_if"), policy_hash=deps.catalog.policy("pay").hash)
-    task = task_for(tool, permit)
+    task = task_for(tool)
     await run(deps, tool, task)
     await run(deps, tool, task)
     auto, began, ended = await written(store)
@@ -97,7 +95,7 @@ async def test_automatic_call_is_recorded_from_its_rule_to_its_outcome(store: St
     assert auto.facts["rule"] == {"kind": "policy", "name": "auto_approve_if"}
     assert auto.facts["policy_hash"] == deps.catalog.policy("pay").hash
     assert auto.facts["engines"] == deps.catalog.policy("pay").evaluators
-    assert (began.facts["ticket"], began.facts["digest"]) == (permit.digest, permit.digest)
+    assert (began.facts["ticket"], began.facts["digest"]) == (task.digest, task.digest)
     assert (ended.facts["code"], ended.facts["value"]) == ("ok", fingerprint("paid"))
     assert (began.subject, began.facts["claimed_subject"]) == ("", "guest")
 
@@ -106,8 +104,8 @@ async def test_audit_log_of_an_approved_call_names_its_approver(store: Store) ->
     tool = pay_tool(Ledger())
     deps = worker_deps(store, tool)
     await answer(store, about(await asked(deps, tool), delivery_id="d1"))
-    permit = permit_for(tool, kind="approved")
-    await run(deps, tool, task_for(tool, permit))
+    task = task_for(tool, revision=1)
+    await run(deps, tool, task)
     _, began, ended = await written(store)
     assert began.facts["permit"] == "approved"
     assert began.facts["decisions"] == [{"subject": "approver", "revision": 1, "delivery_id": "d1", "key_id": ""}]
@@ -124,7 +122,7 @@ async def test_call_does_not_run_if_its_audit_entry_fails(store: Store, read_onl
     with pytest.raises(StoreUnavailable):
         await run(deps, tool, task)
     assert ledger.rows == []
-    assert await store.read_ticket(task.permit.digest) is None
+    assert await store.read_ticket(task.digest) is None
 
 
 @table("read_only", False, True)
@@ -190,16 +188,16 @@ async def test_entries_of_the_turn_come_first_in_every_audit_mode(store: Store, 
 async def test_entries_of_the_turn_are_written_even_if_nothing_runs(store: Store) -> None:
     tool = pay_tool(Ledger(), FREE)
     deps = worker_deps(store, tool)
-    await run(deps, tool, task_for(tool, permit_for(tool, digest="0" * 64), audit=(SEEN,)))
+    await run(deps, tool, task_for(tool, digest="0" * 64, audit=(SEEN,)))
     assert await kinds(store) == ["attempt", "execution"]
     lost = replace(SEEN, key="attempt/lost")
     task = task_for(tool, audit=(lost,))
-    await store.claim(task.permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
+    await store.claim(task.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
     with pytest.raises(ApplicationError):
         await run(deps, tool, task)
     assert [record.key for record in await written(store)][2:] == [f"{TURNS_KEYS}attempt/lost"]
     ended = CallOutcome(call="c1.1", tool="pay", code="ok", value=Content(inline="paid"))
-    await store.record(task.permit.digest, ended)
+    await store.record(task.digest, ended)
     late = replace(SEEN, key="attempt/late")
     reply = await run(deps, tool, task_for(tool, audit=(late,)))
     assert reply.outcome == ended
@@ -333,7 +331,7 @@ async def test_refusal_is_marked_as_turn_entry_unless_the_turn_is_signed(store: 
     journal = Journal(worker_deps(store, tool), tool)
 
     async def refuse() -> None:
-        await journal.record_refusal(permit_for(tool), "not today", **({} if vouched else {"vouched": False}))
+        await journal.record_refusal(task_for(tool), "not today", **({} if vouched else {"vouched": False}))
 
     await environment().run(refuse)
     (record,) = await written(store)
@@ -373,13 +371,13 @@ async def test_entries_without_a_ticket_name_no_ticket(store: Store, denied: boo
     # who can start the activity can repeat a read, so each run has separate entries.
     policy = ApprovalPolicy(deny_if="true") if denied else FREE
     tool = pay_tool(Ledger(), policy, read_only=not denied)
-    permit = permit_for(tool)
+    task = task_for(tool)
     for number in (1, 2):
-        await run(worker_deps(store, tool), tool, task_for(tool, permit), environment(tool.name, attempt=number))
+        await run(worker_deps(store, tool), tool, task, environment(tool.name, attempt=number))
     records = await written(store)
     kinds = Counter(each.kind for each in records)
     assert kinds == ({"outcome": 1} if denied else {"auto": 1, "execution": 2, "outcome": 2})
-    assert all(permit.digest[:16] in each.key for each in records)
+    assert all(task.digest[:16] in each.key for each in records)
     assert [each.facts for each in records if "ticket" in each.facts] == []
 
 
@@ -391,8 +389,8 @@ async def test_effects_are_recorded_per_ticket_and_reads_per_run(store: Store) -
         deps, task = worker_deps(store, tool), task_for(tool)
         for info in runs:
             await run(deps, tool, task, environment(tool.name, **info))
-        keys = [each.key.split("/") for each in await written(store) if task.permit.digest in each.key]
-        kept[read_only] = ["/".join(["digest" if part == task.permit.digest else part for part in key]) for key in keys]
+        keys = [each.key.split("/") for each in await written(store) if task.digest in each.key]
+        kept[read_only] = ["/".join(["digest" if part == task.digest else part for part in key]) for key in keys]
     assert kept[False] == ["execution/c1.1/digest", "outcome/c1.1/digest/ok"]
     tries = [key.split("/")[3] for key in kept[True] if key.startswith("execution/")]
     assert kept[True] == [
@@ -403,17 +401,17 @@ async def test_effects_are_recorded_per_ticket_and_reads_per_run(store: Store) -
 
 async def test_call_without_a_rule_verdict_records_no_engines(store: Store) -> None:
     tool = pay_tool(Ledger(), FREE)
-    deps, permit = worker_deps(store, tool), permit_for(tool)
+    deps, task = worker_deps(store, tool), task_for(tool)
     found = await judge_past_call(deps.catalog, pinned(), call_of(), SECRET, AT)
     for verdict, engines in ((found.verdict, deps.catalog.policy("pay").evaluators), (None, None)):
-        judged = replace(found, verdict=verdict)
-        entries = await Journal(deps, tool).start_entries(permit, judged, SECRET, permit.digest)
+        judged = found._replace(verdict=verdict)
+        entries = await Journal(deps, tool).start_entries(task, RunRight(), judged, SECRET, task.digest)
         assert [entry.data.get("engines") for entry in entries] == [engines, None]
 
 
 async def test_stale_permit_is_recorded_as_refused(store: Store) -> None:
     tool = pay_tool(Ledger(), FREE)
-    reply = await run(worker_deps(store, tool), tool, task_for(tool, permit_for(tool, digest="0" * 64)))
+    reply = await run(worker_deps(store, tool), tool, task_for(tool, digest="0" * 64))
     assert reply.again == "stale"
     (record,) = await written(store)
     assert record.facts["refused"] == "the tool changed while the request was waiting"
@@ -456,13 +454,13 @@ async def test_gates_ask_nothing_if_the_audit_entry_fails(store: Store) -> None:
 async def test_call_in_doubt_is_recorded(store: Store) -> None:
     tool = pay_tool(Ledger(), FREE)
     deps, task = worker_deps(store, tool), task_for(tool)
-    await store.claim(task.permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
+    await store.claim(task.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
     with pytest.raises(ApplicationError):
         await run(deps, tool, task)
-    lost = OutcomeTask(permit=task.permit, tool="pay")
+    lost = OutcomeTask(run=task)
     await environment("signoff.outcome").run(OutcomeActivity(deps).outcome, lost)
     (record,) = await written(store)
-    assert (record.kind, record.facts["code"], record.facts["ticket"]) == ("in_doubt", "in_doubt", task.permit.digest)
+    assert (record.kind, record.facts["code"], record.facts["ticket"]) == ("in_doubt", "in_doubt", task.digest)
 
 
 def test_secret_arguments_of_these_tests_are_detectable() -> None:

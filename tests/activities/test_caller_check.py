@@ -8,8 +8,7 @@ from tables import table
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
-from signoff.activities.caller_check import CallerInterceptor, own_problem
-from signoff.activities.permit_check import ActivityCaller
+from signoff.activities.caller_check import ActivityCaller, CallerInterceptor, own_problem
 from signoff.contracts import names
 from signoff.contracts.activity_messages import AnswersTask, GateTask, ModelTask, RecordTask
 from signoff.contracts.audit import AuditEntry

@@ -322,13 +322,13 @@ async def test_probe_has_the_capabilities_of_its_tool(
 
     declared = pay_tool(LEDGER, False, probe=probe, capabilities=Capabilities(secrets=("TOKEN",)))
     task = task_for(declared)
-    key = ticket_key(task.permit.digest, 1)
+    key = ticket_key(task.digest, 1)
     await store.claim(key, workflow=TURN.workflow_id, call="c1.1", tool="pay")
     there = deps_with(store, declared, **built_in_backends())
     if again:
         reply = await run(there, declared, task)
     else:
-        lost = OutcomeTask(permit=task.permit, tool="pay", args=task.args)
+        lost = OutcomeTask(run=task)
         reply = await environment(OUTCOME, activity_id="17").run(OutcomeActivity(there).outcome, lost)
     assert told_of(reply) == ("ok", "[hidden]")
 
@@ -365,7 +365,7 @@ async def test_returned_failure_hides_its_secrets(store: Store, monkeypatch: pyt
     declared = pay_tool(LEDGER, False, handler=handler, probe=probe, capabilities=Capabilities(secrets=("TOKEN",)))
     task = task_for(declared)
     if lost:
-        await store.claim(ticket_key(task.permit.digest, 1), workflow=TURN.workflow_id, call="c1.1", tool="pay")
+        await store.claim(ticket_key(task.digest, 1), workflow=TURN.workflow_id, call="c1.1", tool="pay")
     reply = await run(deps_with(store, declared, **built_in_backends()), declared, task)
     assert told_of(reply) == ("not_available", "?key=[hidden] answered 403")
 

@@ -2,7 +2,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, free, outcome_of_lost, permit_for, pinned, run, summary, task_for, worker_deps
+from activity_kit import TURN, free, outcome_of_lost, pinned, run, summary, task_for, worker_deps
 from tables import table
 from turn_fixtures import GUEST, Ledger
 
@@ -11,7 +11,6 @@ from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import OutcomeTask
 from signoff.contracts.call import CallContext
 from signoff.contracts.clock import system_clock
-from signoff.contracts.content import Content
 from signoff.contracts.person import Person
 from signoff.formats.replace import replace
 from signoff.registry.actor import Actor
@@ -79,11 +78,11 @@ async def test_handler_and_hooks_read_context_and_data_without_changing_them(sto
     seen: Seen = {}
     tool, ctx = watched(seen), pinned(extra=EXTRA)
     deps = deps_with(store, tool)
-    permit = permit_for(tool, ctx=ctx)
-    assert summary(await run(deps, tool, task_for(tool, permit))) == ("ok", "done")
-    lost = permit_for(tool, ctx=pinned(extra=EXTRA, user=replace(GUEST, nonce="later")))
+    task = task_for(tool, ctx=ctx)
+    assert summary(await run(deps, tool, task)) == ("ok", "done")
+    lost = task_for(tool, ctx=pinned(extra=EXTRA, user=replace(GUEST, nonce="later")))
     await store.claim(ticket_key(lost.digest, 1), workflow=TURN.workflow_id, call="c1.1", tool="pay", nonce="later")
-    task = OutcomeTask(permit=lost, tool="pay", args=Content(inline=ARGS))
+    task = OutcomeTask(run=lost)
     reply = await outcome_of_lost(deps, task)
     assert reply.again == "undone"
     assert set(seen) == {"handler", "available", "check_permissions", "probe"}

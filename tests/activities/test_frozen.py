@@ -4,7 +4,7 @@ import uuid
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, about, asked, environment, permit_for, pinned, run, task_for, worker_deps
+from activity_kit import ARGS, about, asked, decision, environment, pinned, run, task_for, worker_deps
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from temporalio.exceptions import ApplicationError
@@ -29,10 +29,10 @@ POLICIES = (False, True, ApprovalPolicy(auto_approve_if="args.amount < 50.0"), A
 
 
 async def prepared(store: Store, tool: Tool, deps: WorkerDeps, before: str, ctx: Any) -> Any:
-    kind = "auto" if before == "grant" or tool.requires_approval is False else "approved"
-    permit = permit_for(tool, kind=kind, ctx=ctx)
-    key, workflow = ticket_key(permit.digest, 1), f"turn/{ctx.tenant}/{ctx.session}/{ctx.turn}"
-    if kind == "approved":
+    revision = None if before == "grant" or tool.requires_approval is False else 1
+    task = task_for(tool, ctx=ctx, revision=revision)
+    key, workflow = ticket_key(task.digest, 1), f"turn/{ctx.tenant}/{ctx.session}/{ctx.turn}"
+    if revision is not None:
         await asked(deps, tool, ctx=ctx)
     if before == "open":
         await store.claim(key, workflow=workflow, call="c1.1", tool=tool.name)
@@ -43,8 +43,8 @@ async def prepared(store: Store, tool: Tool, deps: WorkerDeps, before: str, ctx:
         request = await asked(deps, tool, ctx=earlier)
         wish = GrantRequest(scope="tenant")
         await answer(store, about(request, approval_id=request.id, remember=wish))
-        permit = replace(permit, grant=grant_id(request.id, request.revision, "approved"))
-    return task_for(tool, permit, ticket=2 if before == "void" else 1)
+        task = replace(task, grant=grant_id(request.id, request.revision, "approved"))
+    return replace(task, ticket=2 if before == "void" else 1)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -64,12 +64,9 @@ async def test_frozen_tenant_runs_no_tool_by_any_path(
     tool = pay_tool(ledger, policy, read_only=read_only, idempotent=idempotent)
     deps = worker_deps(store, tool)
     ctx = pinned(turn=f"t{uuid.uuid4().hex[:12]}")
-    about = {"approval_id": f"{ctx.tenant}.{ctx.session}.{ctx.turn}.c1.1"}
     task = await prepared(store, tool, deps, before, ctx)
-    decisions = tuple(replace(each, **about) for each in task.permit.decisions)
-    for each in decisions:
-        await keep(store, each)
-    task = replace(task, permit=replace(task.permit, decisions=decisions))
+    if task.revision is not None:
+        await keep(store, decision(approval_id=task.approval_id))
     workflow_id = f"turn/{ctx.tenant}/{ctx.session}/{ctx.turn}"
     await Freezes(store).freeze("main", reason="drill", by="ana")
     env = environment(tool.name, workflow_id=workflow_id, attempt=attempt)
@@ -102,7 +99,7 @@ async def test_freeze_during_many_starts_lets_no_later_call_start(store: Store, 
             run(
                 deps,
                 tool,
-                task_for(tool, permit_for(tool, ctx=ctx)),
+                task_for(tool, ctx=ctx),
                 environment(tool.name, workflow_id=f"turn/main/s/{ctx.turn}"),
             )
         )
@@ -110,7 +107,7 @@ async def test_freeze_during_many_starts_lets_no_later_call_start(store: Store, 
     ]
     await asyncio.sleep(0.01)
     await Freezes(store).freeze("main", reason="drill", by="ana")
-    keys = [ticket_key(permit_for(tool, ctx=ctx).digest, 1) for ctx in ctxs]
+    keys = [ticket_key(task_for(tool, ctx=ctx).digest, 1) for ctx in ctxs]
     begun = {key for key in keys if await store.read_ticket(key) is not None}
     replies = await asyncio.gather(*running)
     assert {row[2] for row in ledger.rows} == begun

@@ -11,10 +11,10 @@ from activity_kit import (
     TURN,
     environment,
     free,
-    permit_for,
     pinned,
     request_of,
     sent,
+    task_for,
     worker_deps,
 )
 from tables import table
@@ -77,7 +77,7 @@ async def test_call_without_approval_may_run(store: Store) -> None:
     tool = free(LEDGER)
     deps = worker_deps(store, tool)
     gate_decision = (await gate(deps)).gate_decisions[0]
-    assert gate_decision.digest == permit_for(tool).digest
+    assert gate_decision.digest == task_for(tool).digest
     assert (gate_decision.request, gate_decision.outcome) == (None, None)
     assert gate_decision.rule == REQUIRES_APPROVAL
 
@@ -102,7 +102,7 @@ async def test_call_that_needs_approval_has_a_complete_request(store: Store) -> 
     deps = worker_deps(store, tool)
     gate_decision = (await gate(deps, agent_says="as you asked")).gate_decisions[0]
     request = request_of(gate_decision.request)
-    digest = permit_for(tool).digest
+    digest = task_for(tool).digest
     assert (request.id, read_code(request.code)) == ("main.s.t.c1.1", request.code)
     assert (request.revision, request.digest, gate_decision.digest) == (1, digest, digest)
     assert request.question_hash == question_hash(request)
@@ -386,7 +386,7 @@ async def test_stored_arguments_are_judged_in_full(store: Store) -> None:
     gate_decision = (
         await gate(worker_deps(store, tool), CallPart(call="c1.1", tool="pay", args=content))
     ).gate_decisions[0]
-    assert gate_decision.digest == permit_for(tool, args).digest
+    assert gate_decision.digest == task_for(tool, args).digest
     assert request_of(gate_decision.request).args == content
 
 

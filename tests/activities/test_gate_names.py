@@ -16,7 +16,7 @@ from signoff.contracts.usage import LimitedUse, UsageLimit
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor, Route, Surface
 from signoff.registry.capabilities import Capabilities
-from signoff.registry.gates.local_decision import GateName
+from signoff.registry.gates.judged_call import GateName
 from signoff.registry.hooks import Permission
 from signoff.store.store import Store
 

@@ -12,9 +12,9 @@ from activity_kit import (
     asked,
     environment,
     free,
-    permit_for,
     pinned,
     request_of,
+    task_for,
     worker_deps,
 )
 from some import some
@@ -22,7 +22,8 @@ from tables import table
 from temporalio.exceptions import ApplicationError
 from turn_fixtures import GUEST, Ledger, pay_tool
 
-from signoff.activities.gate_activity import GateActivity, is_of
+from signoff.activities.gate_activity import GateActivity
+from signoff.activities.run_rules import is_of
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.approval_outcomes import HAPPENED_NOTE
 from signoff.approvals.digest import digest_mark, doubt_digest, question_hash
@@ -242,7 +243,7 @@ async def test_edit_denied_by_a_rule_is_settled(store: Store) -> None:
 @table("policy", False, True, ApprovalPolicy(deny_if="true"), ApprovalPolicy(auto_approve_if="true"))
 async def test_in_doubt_question_is_asked_under_every_policy(policy: Any, store: Store) -> None:
     tool = pay_tool(LEDGER, policy)
-    digest = permit_for(tool).digest
+    digest = task_for(tool).digest
     await begun(store, ticket_key(digest, 3))
     found = await gate_decision(worker_deps(store, tool), doubt=3, doubt_of=digest)
     request = request_of(found.request)
@@ -256,7 +257,7 @@ async def test_in_doubt_question_keeps_the_terms_of_the_call(store: Store) -> No
     terms = [{"when": "args.amount > 10", "approvers": ["user:cfo"], "reason": "it is much"}]
     then = ApprovalPolicy.model_validate({"terms": terms})
     first = request_of((await gate_decision(worker_deps(store, pay_tool(LEDGER, then)))).request)
-    digest = permit_for(pay_tool(LEDGER, then)).digest
+    digest = task_for(pay_tool(LEDGER, then)).digest
     await begun(store, digest)
     assert (first.quorum, len(first.groups)) == (2, 2)
     for now in (then, ApprovalPolicy.model_validate({"terms": terms, "deny_if": "true"}), ApprovalPolicy()):
@@ -299,7 +300,7 @@ async def test_in_doubt_question_copies_the_fields_of_the_call(store: Store) -> 
     )
     tool = pay_tool(LEDGER, policy)
     deps = worker_deps(store, tool)
-    of_call = permit_for(tool).digest
+    of_call = task_for(tool).digest
     first = request_of((await gate_decision(deps, agent_says="as you asked")).request)
     assert (first.approvers, first.confirm) == (("user:ana",), "type")
     assert (first.edit, first.allow_remember, first.require_reason) == ("approve", True, True)
@@ -336,7 +337,7 @@ async def test_in_doubt_question_copies_the_fields_of_the_call(store: Store) -> 
 async def test_finished_call_returns_its_outcome_instead_of_a_question(store: Store) -> None:
     tool = pay_tool(LEDGER)
     deps = worker_deps(store, tool)
-    digest = permit_for(tool).digest
+    digest = task_for(tool).digest
     await store.claim(digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
     done = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid"))
     await store.record(digest, done)
@@ -396,12 +397,12 @@ async def begun(store: Store, key: str, **claimed: Any) -> None:
 
 async def test_in_doubt_question_needs_a_claimed_ticket_of_this_call(store: Store) -> None:
     tool = pay_tool(LEDGER)
-    deps, digest = worker_deps(store, tool), permit_for(tool).digest
+    deps, digest = worker_deps(store, tool), task_for(tool).digest
     await begun(store, ticket_key(digest, 2), workflow="turn/main/s/other")
     await begun(store, ticket_key(digest, 3), call="c1.2")
     await begun(store, ticket_key(digest, 4))
     await store.void_claimed(ticket_key(digest, 4))
-    other = permit_for(tool, {**ARGS, "amount": 7}).digest
+    other = task_for(tool, {**ARGS, "amount": 7}).digest
     await begun(store, other, call="c1.1")
     tries = [{"doubt": number, "doubt_of": digest} for number in (-1, 1, 2, 3, 4)]
     for each in (*tries, {"doubt": 1, "doubt_of": other}):
@@ -412,7 +413,7 @@ async def test_in_doubt_question_needs_a_claimed_ticket_of_this_call(store: Stor
 
 async def test_running_tool_is_not_asked_about_as_in_doubt(store: Store) -> None:
     tool = pay_tool(LEDGER)
-    deps, digest = worker_deps(store, tool), permit_for(tool).digest
+    deps, digest = worker_deps(store, tool), task_for(tool).digest
     await begun(store, digest, runs=True)
     with pytest.raises(ApplicationError, match="may still be running") as still:
         await gate_decision(deps, doubt=1, doubt_of=digest)
@@ -424,7 +425,7 @@ async def test_running_tool_is_not_asked_about_as_in_doubt(store: Store) -> None
 
 async def test_in_doubt_question_is_skipped_if_frozen_or_answered(store: Store) -> None:
     tool = pay_tool(LEDGER)
-    deps, digest = worker_deps(store, tool), permit_for(tool).digest
+    deps, digest = worker_deps(store, tool), task_for(tool).digest
     doubts: dict[str, Any] = {"doubt": 1, "doubt_of": digest}
     await begun(store, digest)
     await Freezes(store).freeze("main", reason="incident", by="adm")
@@ -503,7 +504,7 @@ async def test_edit_above_a_lowered_waiting_limit_settles_its_call(store: Store)
 
 async def test_in_doubt_question_ignores_the_waiting_limit(store: Store) -> None:
     tool = pay_tool(LEDGER)
-    deps, digest = limited_deps(store, "waiting=1", tool), permit_for(tool).digest
+    deps, digest = limited_deps(store, "waiting=1", tool), task_for(tool).digest
     assert (await gate_decision(deps, call="c1.2")).kind == "ask"
     assert code_of(await gate_decision(deps, doubt=1, doubt_of=digest)) == "refused"
     await begun(store, digest)
@@ -523,7 +524,7 @@ async def test_question_records_the_instant_of_judgement(store: Store) -> None:
     deps = dataclasses.replace(worker_deps(store, tool), clock=lambda: now)
     asked_now = await gate_decision(deps, ctx=pinned(user=user))
     assert request_of(asked_now.request).judged_at == now
-    digest = permit_for(tool, ctx=pinned(user=user)).digest
+    digest = task_for(tool, ctx=pinned(user=user)).digest
     await begun(store, digest)
     doubted = await gate_decision(deps, ctx=pinned(user=user), doubt=1, doubt_of=digest)
     assert request_of(doubted.request).judged_at == now
@@ -554,7 +555,7 @@ async def test_in_doubt_question_keeps_the_terms_of_the_last_question(store: Sto
 
 async def test_later_ticket_is_noted_and_reported_like_the_first(store: Store) -> None:
     tool = pay_tool(LEDGER)
-    deps, digest = worker_deps(store, tool), permit_for(tool).digest
+    deps, digest = worker_deps(store, tool), task_for(tool).digest
     await begun(store, ticket_key(digest, 2))
     asked_again = request_of((await gate_decision(deps)).request)
     assert asked_again.card.note == "this same call started before, and its outcome is unknown"
@@ -567,7 +568,7 @@ async def test_card_names_every_tool_begun_under_the_call(store: Store) -> None:
     tools = [pay_tool(LEDGER), pay_tool(LEDGER, name="wire"), pay_tool(LEDGER, name="book")]
     deps = worker_deps(store, *tools)
     for tool, nonce in zip(tools, "abc", strict=True):
-        await begun(store, permit_for(tool).digest, tool=tool.name, nonce=nonce)
+        await begun(store, task_for(tool).digest, tool=tool.name, nonce=nonce)
     assert request_of((await gate_decision(deps)).request).card.note == (
         "this same call started before, and its outcome is unknown; this call id already ran another tool: book, wire"
     )
@@ -575,8 +576,8 @@ async def test_card_names_every_tool_begun_under_the_call(store: Store) -> None:
 
 def test_permit_never_matches_unserializable_arguments() -> None:
     tool = pay_tool(LEDGER)
-    assert is_of(permit_for(tool), tool, ARGS)
-    assert not is_of(permit_for(tool), tool, {"amount": float("nan")})
+    assert is_of(task_for(tool), tool, ARGS)
+    assert not is_of(task_for(tool), tool, {"amount": float("nan")})
 
 
 @table("spent", 0, 1)

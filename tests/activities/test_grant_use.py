@@ -12,7 +12,6 @@ from activity_kit import (
     asked,
     decision,
     environment,
-    permit_for,
     pinned,
     request_of,
     run,
@@ -49,7 +48,7 @@ from signoff.people.login import id_from_login
 from signoff.people.vouched_directory import vouch
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.grant_predicate import compile_where
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
@@ -87,8 +86,8 @@ async def approved(deps: WorkerDeps, tool: Tool, *decisions: Decision, **fields:
     rows = await Questions(deps.store).read(request.id)
     for each in answers if rows is not None and not rows.answers else ():
         await answer(deps.store, each)
-    permit = permit_for(tool, **{"kind": "approved", "decisions": ()} | fields)
-    assert summary(await run(deps, tool, task_for(tool, permit)))[0] == "ok"
+    task = task_for(tool, **{"revision": 1} | fields)
+    assert summary(await run(deps, tool, task))[0] == "ok"
 
 
 async def ruled(deps: WorkerDeps, args: Any = None, **ctx: Any) -> GateDecision:
@@ -127,7 +126,7 @@ async def given(deps: WorkerDeps, tool: Tool, turn: str, wish: GrantRequest, **f
     return grant_id(request.id, 1, fields.get("verdict", "approved"))
 
 
-def judged(deps: WorkerDeps) -> LocalGateDecision:
+def judged(deps: WorkerDeps) -> JudgedCall:
     return judge(deps.catalog, pinned(turn="next"), CALL, ARGS, Tally())
 
 
@@ -191,12 +190,10 @@ async def test_approval_stores_one_grant_with_all_requested_fields(store: Store,
 
 
 async def test_grant_request_known_only_from_the_turn_is_ignored(store: Store) -> None:
-    # Signed for another call and put into the permit of a call approved without a grant request. A grant was
-    # stored while the permit's decisions counted as votes.
+    # The call is approved without a grant request.
     tool = asking(Ledger())
     deps = deps_with(store, tool)
-    foreign = SIGNER.sign_decision(decision(approval_id="main.s.t.c9.9", remember=SMALL, received_at=ASKED))
-    await approved(deps, tool, decision(), decisions=(foreign,))
+    await approved(deps, tool, decision())
     assert await kept(store) == []
 
 
@@ -263,7 +260,7 @@ async def test_denial_grant_settles_a_matching_call(store: Store) -> None:
     assert ended.outcome is not None
     assert ended.outcome.denied is not None
     assert (ended.outcome.denied.approval_id, ended.outcome.denied.decided_by) == ("main.s.other.c1.1", "ana")
-    assert ended == replace(found.deny(ended.outcome.denied), grant=second)
+    assert ended == found.deny(ended.outcome.denied).decide(grant=second)
     assert (ended.kind, ended.gate, ended.code, ended.message) == ("settled", "approval", "denied", "no")
     assert settled_outcome(ended).value.inline == json.loads(ended.outcome.denied.model_dump_json())
 
@@ -282,8 +279,8 @@ def test_approval_grant_runs_a_matching_call(store: Store) -> None:
         rule_text=SMALL.where,
         reasons=("ana, bo approved calls like this in advance, until 2026-03-01 12:05 UTC",),
     )
-    assert by_grant(found, grant) == replace(found, kind="run", verdict=verdict, grant=grant.id)
-    unknown = replace(found, verdict=None)
+    assert by_grant(found, grant) == found.decide(kind="run", grant=grant.id)._replace(verdict=verdict)
+    unknown = found._replace(verdict=None)
     assert by_grant(unknown, grant) == unknown
 
 
@@ -347,7 +344,7 @@ async def test_unreadable_denial_grant_blocks_all_approval_grants(store: Store) 
     await store.run(lambda connection: connection.execute(change).close())
     assert ((await ruled(deps)).kind, (await ruled(deps)).grant) == ("ask", "")
     found = await GrantUse(deps).holds(yes, pinned(turn="next"), CALL, ARGS, judged(deps))
-    assert (found.kind, found.grant) == ("ask", "")
+    assert (found.kind, found.decision.grant) == ("ask", "")
     assert [each.id for each in await kept(store)] == [yes]
 
 
@@ -485,8 +482,8 @@ async def test_permit_with_a_grant_that_does_not_apply_runs_nothing(store: Store
     env = {"workflow_id": f"turn/main/{TURN.session}/next"}
 
     async def attempt(name: str, args: dict[str, Any]) -> str:
-        permit = permit_for(tool, args, grant=name, ctx=ctx)
-        reply = await run(deps, tool, task_for(tool, permit, args), environment(tool.name, **env))
+        task = task_for(tool, args, grant=name, ctx=ctx)
+        reply = await run(deps, tool, task, environment(tool.name, **env))
         return reply.again or summary(reply)[0]
 
     assert await attempt("", {"amount": 1}) == "policy"
@@ -598,9 +595,9 @@ async def test_read_only_tool_spends_its_grant_once(store: Store) -> None:
     deps = deps_with(store, tool)
     await approved(deps, tool, decision(remember=SMALL))
     (grant,) = await kept(store)
-    permit = permit_for(tool, grant=grant.id, ctx=pinned(turn="next"))
+    task = task_for(tool, grant=grant.id, ctx=pinned(turn="next"))
     env = {"workflow_id": f"turn/main/{TURN.session}/next"}
     for _ in range(2):
-        reply = await run(deps, tool, task_for(tool, permit), environment(tool.name, **env))
+        reply = await run(deps, tool, task, environment(tool.name, **env))
         assert summary(reply)[0] == "ok"
     assert (await kept(store))[0].uses_left == grant.uses - 1

@@ -7,9 +7,10 @@ from activity_kit import ARGS, begun, environment, free, task_for, worker_deps
 from tables import table
 from turn_fixtures import Ledger
 
-from signoff.activities import handler_runner
-from signoff.activities.handler_runner import HandlerExecution
+from signoff.activities import run_handler
 from signoff.activities.results.result_processor import ProcessedResult, ResultProcessor
+from signoff.activities.run_handler import HandlerExecution
+from signoff.contracts.call import RunRight
 from signoff.registry.results.reducers import ReducerRegistry, ToolReducer
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
@@ -36,7 +37,7 @@ async def test_handler_gets_a_copy_of_arguments_that_are_read_later(
         reducers.register(ToolReducer("pay", lambda result, given: result))
     tool = free(ledger, **fields)
     execution = execution_of(store, tool, reducers=reducers)
-    await environment().run(execution.run, task_for(tool), args, "key")
+    await environment().run(execution.run, task_for(tool), RunRight(), args, "key")
     ((_, given, key),) = ledger.rows
     assert (given, key) == (args, "key")
     assert (given is not args) is copied
@@ -44,9 +45,9 @@ async def test_handler_gets_a_copy_of_arguments_that_are_read_later(
 
 async def test_duration_of_a_handler_is_in_whole_milliseconds(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     moments = iter((100.0, 102.5))
-    monkeypatch.setattr(handler_runner, "time", types.SimpleNamespace(monotonic=lambda: next(moments)))
+    monkeypatch.setattr(run_handler, "time", types.SimpleNamespace(monotonic=lambda: next(moments)))
     tool = free(Ledger())
-    made = await environment().run(execution_of(store, tool).run, task_for(tool), {**ARGS}, "key")
+    made = await environment().run(execution_of(store, tool).run, task_for(tool), RunRight(), {**ARGS}, "key")
     assert (made.outcome.code, made.outcome.duration_ms) == ("ok", 2_500)
 
 
@@ -65,7 +66,7 @@ async def test_cancellation_of_handler_and_activity_cancels_the_activity(store: 
     execution = execution_of(store, tool)
 
     async def process() -> ProcessedResult:
-        return await execution.run(task_for(tool), {**ARGS}, "key")
+        return await execution.run(task_for(tool), RunRight(), {**ARGS}, "key")
 
     running: asyncio.Future[Any] = asyncio.ensure_future(env.run(process))
     await begun(running, started)

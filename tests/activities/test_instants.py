@@ -4,14 +4,14 @@ import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from activity_kit import TURN, about, asked, permit_for, pinned, run, task_for, worker_deps
+from activity_kit import TURN, about, asked, pinned, run, task_for, worker_deps
 from some import some
 from tables import table
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.hooks.tool_hooks import judge_call
-from signoff.activities.permit_check import approval_of
+from signoff.activities.run_rules import approval_of
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import GateDecision, GateTask, ToolReply
 from signoff.contracts.content import Content
@@ -52,8 +52,8 @@ async def ran_later(
     request = await asked(deps_for(store, before), before)
     for each in people:
         await answer(store, about(request, subject=each, delivery_id=f"of {each}"))
-    permit = permit_for(tool, kind="approved", decisions=())
-    reply = await run(deps_for(store, tool, LATER), tool, task_for(tool, permit))
+    task = task_for(tool, revision=1)
+    reply = await run(deps_for(store, tool, LATER), tool, task)
     return reply, len(ledger.rows)
 
 
@@ -91,11 +91,11 @@ async def test_call_approved_by_a_rule_is_judged_again_at_run_time(store: Store,
 async def test_in_doubt_call_denied_by_policy_is_settled_by_its_answer(store: Store) -> None:
     ledger = Ledger()
     tool = pay_tool(ledger, ApprovalPolicy(auto_approve_if="true", deny_if=f"ctx.now.at < '{turning()}'"))
-    permit = permit_for(tool)
-    await store.claim(permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
+    task = task_for(tool)
+    await store.claim(task.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
     doubt = await asked(deps_for(store, tool), tool, doubt=1)
     await answer(store, about(doubt, subject="ana"))
-    reply = await run(deps_for(store, tool, LATER), tool, task_for(tool, permit, ticket=2))
+    reply = await run(deps_for(store, tool, LATER), tool, replace(task, ticket=2))
     assert (reply.again, len(ledger.rows)) == ("", 1)
 
 
@@ -135,8 +135,8 @@ async def test_handler_receives_the_instant_of_the_question(store: Store, ledger
     request = await asked(deps_for(store, tool), tool)
     await answer(store, about(request, subject="ana"))
     HEARD.clear()
-    permit = permit_for(tool, kind="approved", decisions=())
-    await run(deps_for(store, tool, LATER), tool, task_for(tool, permit))
+    task = task_for(tool, revision=1)
+    await run(deps_for(store, tool, LATER), tool, task)
     assert len(ledger.rows) == 1
     first, second = (datetime.fromisoformat(each) for each in HEARD)
     assert second == some(request.judged_at).replace(microsecond=0)
@@ -157,7 +157,7 @@ async def test_worker_with_a_wrong_clock_records_no_instant(store: Store, ledger
     request = await asked(deps, tool)
     assert request.judged_at is None
     await answer(store, about(request, subject="ana"))
-    reply = await run(deps, tool, task_for(tool, permit_for(tool, kind="approved", decisions=())))
+    reply = await run(deps, tool, task_for(tool, revision=1))
     assert (reply.again, ledger.rows) == ("policy", [])
 
 
@@ -168,7 +168,7 @@ async def test_question_with_a_forged_instant_is_stale(store: Store) -> None:
     rows = some(await Questions(store).read(request.id))
     moved = replace(rows.latest, judged_at=datetime.now(UTC) - timedelta(days=2))
     forged = dataclasses.replace(rows, questions=(moved,))
-    approval = some(approval_of(permit_for(tool, kind="approved"), forged))
+    approval = some(approval_of(1, forged))
     assert approval.stale == "this was judged at another moment than it was asked"
 
 

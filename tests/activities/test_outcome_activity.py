@@ -12,9 +12,9 @@ from activity_kit import (
     environment,
     free,
     outcome_of_lost,
-    permit_for,
     pinned,
     summary,
+    task_for,
     worker_deps,
 )
 from activity_kit import asked as ask
@@ -60,7 +60,7 @@ SIGNER = Signer(PrivateKeys(keys=(new_key(NOW - timedelta(days=1)),)))
 LEDGER = Ledger()
 APPROVER = a_person("approver")
 TOOL = free(LEDGER)
-PERMIT = permit_for(TOOL)
+RUN = task_for(TOOL)
 DONE = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid"))
 
 
@@ -69,21 +69,21 @@ async def asked(store: Store, tool: Tool = TOOL, env: ActivityEnvironment | None
     deps = dataclasses.replace(worker_deps(store, tool, **of_catalog), verifier=SIGNER.verifier())
     ahead = fields.pop("ahead", timedelta(0))
     deps = dataclasses.replace(deps, clock=lambda: datetime.now(UTC) + ahead)
-    task = OutcomeTask(**{"permit": PERMIT, "tool": "pay"} | fields)
-    return await outcome_of_lost(deps, task, env)
+    task = {"run": RUN} | fields
+    task["run"] = replace(task["run"], ticket=task.pop("ticket", 1))
+    return await outcome_of_lost(deps, OutcomeTask(**task), env)
 
 
 async def test_recorded_outcome_is_returned(store: Store) -> None:
-    await store.claim(PERMIT.digest, **WHO)
-    await store.record(PERMIT.digest, DONE)
+    await store.claim(RUN.digest, **WHO)
+    await store.record(RUN.digest, DONE)
     reply = await asked(store)
     assert (reply.outcome, reply.again) == (DONE, "")
 
 
-@table("idempotent", True, False)
-async def test_claimed_ticket_is_in_doubt(store: Store, idempotent: bool) -> None:
-    await store.claim(PERMIT.digest, **WHO)
-    reply = await asked(store, idempotent=idempotent)
+async def test_claimed_ticket_is_in_doubt(store: Store) -> None:
+    await store.claim(RUN.digest, **WHO)
+    reply = await asked(store)
     assert summary(reply) == ("in_doubt", IN_DOUBT_TEXT)
     assert (reply.outcome.call, reply.outcome.tool, reply.outcome.gate) == ("c1.1", "pay", "execute")
 
@@ -92,38 +92,37 @@ async def test_unclaimed_ticket_is_voided_and_the_call_lapses(store: Store) -> N
     for _ in range(2):
         reply = await asked(store)
         assert (reply.outcome, reply.again, reply.note) == (None, "lapsed", "the approval was not used in time")
-    ticket = await store.read_ticket(PERMIT.digest)
+    ticket = await store.read_ticket(RUN.digest)
     assert (ticket.state, ticket.workflow, ticket.call, ticket.tool) == ("void", *WHO.values())
-    assert (await store.claim(PERMIT.digest, **WHO)).kind == "void"
+    assert (await store.claim(RUN.digest, **WHO)).kind == "void"
 
 
 async def test_outcome_is_read_from_the_used_ticket(store: Store) -> None:
-    await store.claim(PERMIT.digest, **WHO)
+    await store.claim(RUN.digest, **WHO)
     assert (await asked(store, ticket=2)).again == "lapsed"
-    assert (await store.read_ticket(ticket_key(PERMIT.digest, 2))).state == "void"
+    assert (await store.read_ticket(ticket_key(RUN.digest, 2))).state == "void"
 
 
 async def test_lost_read_only_call_fails(store: Store) -> None:
     reads = free(LEDGER, read_only=True)
-    permit = permit_for(reads)
-    reply = await asked(store, reads, permit=permit, args=Content(inline=ARGS))
+    task = task_for(reads)
+    reply = await asked(store, reads, run=task)
     assert summary(reply) == ("execution_failed", "The tool did not answer in time.")
-    assert await store.read_ticket(permit.digest) is None
+    assert await store.read_ticket(task.digest) is None
 
 
-@table("args", Content(inline=ARGS), None)
-async def test_call_begun_before_its_tool_became_read_only_is_in_doubt(store: Store, args: Content | None) -> None:
-    reads: dict[str, Any] = {"tool": free(LEDGER, read_only=True), "args": args}
+async def test_call_begun_before_its_tool_became_read_only_is_in_doubt(store: Store) -> None:
+    reads: dict[str, Any] = {"tool": free(LEDGER, read_only=True)}
     assert (await asked(store, **reads)).again == "lapsed"
-    assert (await store.read_ticket(PERMIT.digest)).state == "void"
-    await store.claim(ticket_key(PERMIT.digest, 2), **WHO)
+    assert (await store.read_ticket(RUN.digest)).state == "void"
+    await store.claim(ticket_key(RUN.digest, 2), **WHO)
     assert summary(await asked(store, ticket=2, **reads)) == ("in_doubt", IN_DOUBT_TEXT)
-    await store.record(ticket_key(PERMIT.digest, 2), DONE)
+    await store.record(ticket_key(RUN.digest, 2), DONE)
     assert (await asked(store, ticket=2, **reads)).outcome == DONE
 
 
 async def test_call_of_a_removed_tool_keeps_its_ticket(store: Store) -> None:
-    await store.claim(PERMIT.digest, **WHO)
+    await store.claim(RUN.digest, **WHO)
     assert summary(await asked(store, free(LEDGER, name="other")))[0] == "in_doubt"
 
 
@@ -131,22 +130,21 @@ async def test_call_of_a_removed_tool_keeps_its_ticket(store: Store) -> None:
     ("info", "why"),
     ({"workflow_type": "Foreign"}, "this tool runs only inside a turn"),
     ({"workflow_type": None}, "this tool runs only inside a turn"),
-    ({"workflow_id": None}, "the permit names another turn"),
-    ({"workflow_id": "turn/main/s/other"}, "the permit names another turn"),
+    ({"workflow_id": None}, "its task names another turn"),
+    ({"workflow_id": "turn/main/s/other"}, "its task names another turn"),
 )
 async def test_caller_other_than_the_turn_cannot_void_a_ticket(store: Store, info: Any, why: str) -> None:
     """A foreign caller could otherwise void the approved call of another turn."""
     reply = await asked(store, env=environment(OUTCOME, **info))
     assert summary(reply) == ("refused", f"Not executed: {why}.")
-    assert await store.read_ticket(PERMIT.digest) is None
+    assert await store.read_ticket(RUN.digest) is None
 
 
 SAID: dict[str, Any] = {"verdict": "happened", "result": "booking 7"}
-HELD: dict[str, Any] = {"args": Content(inline=ARGS)}
 
 
 async def begun(store: Store, tool: Tool = TOOL, **fields: Any) -> Decision:
-    await store.claim(permit_for(tool).digest, **WHO)
+    await store.claim(task_for(tool).digest, **WHO)
     request = await ask(worker_deps(store, tool, people=[BOSS, BO, ANA]), tool, doubt=1)
     return about(request, **SAID | fields)
 
@@ -159,19 +157,19 @@ async def said(store: Store, tool: Tool = TOOL, **fields: Any) -> Decision:
 
 async def test_decision_that_the_call_happened_is_recorded(store: Store) -> None:
     word = await said(store)
-    reply = await asked(store, people=[APPROVER], **HELD | {"happened": word})
+    reply = await asked(store, people=[APPROVER], happened=word)
     assert summary(reply) == ("ok", "booking 7")
     assert (reply.outcome.decided_by, reply.outcome.note) == ("approver", HAPPENED_NOTE)
-    assert (await store.read_ticket(PERMIT.digest)).outcome == reply.outcome
+    assert (await store.read_ticket(RUN.digest)).outcome == reply.outcome
     other = replace(word, result="booking 8")
-    assert await asked(store, people=[APPROVER], **HELD | {"happened": other}) == ToolReply()
-    assert summary(await asked(store, people=[APPROVER], **HELD | {"happened": word})) == ("ok", "booking 7")
+    assert await asked(store, people=[APPROVER], happened=other) == ToolReply()
+    assert summary(await asked(store, people=[APPROVER], happened=word)) == ("ok", "booking 7")
 
 
 async def test_only_a_stored_decision_is_recorded_as_outcome(store: Store) -> None:
     raw = await begun(store)
     word = SIGNER.sign_decision(replace(raw, received_at=NOW, assurance="session"))
-    given = HELD | {"happened": word, "people": [APPROVER]}
+    given = {"happened": word, "people": [APPROVER]}
     assert await asked(store, **given) == ToolReply()
     await answer(store, word)
     assert summary(await asked(store, **given)) == ("ok", "booking 7")
@@ -191,32 +189,32 @@ async def test_only_a_stored_decision_is_recorded_as_outcome(store: Store) -> No
 )
 async def test_invalid_happened_decision_is_not_recorded(store: Store, word: Any) -> None:
     decision = replace(await begun(store), **word)
-    assert await asked(store, people=[APPROVER], **HELD | {"happened": decision}) == ToolReply()
-    assert (await store.read_ticket(PERMIT.digest)).state == "claimed"
+    assert await asked(store, people=[APPROVER], happened=decision) == ToolReply()
+    assert (await store.read_ticket(RUN.digest)).state == "claimed"
 
 
 async def test_happened_decision_about_another_attempt_is_not_recorded(store: Store) -> None:
     word = await begun(store)
     await Questions(store).end(word.approval_id, 1, "superseded")
     second = about(await ask(worker_deps(store, TOOL), TOOL, doubt=2), **SAID)
-    assert await asked(store, people=[APPROVER], **HELD | {"happened": second}) == ToolReply()
-    assert (await store.read_ticket(PERMIT.digest)).state == "claimed"
+    assert await asked(store, people=[APPROVER], happened=second) == ToolReply()
+    assert (await store.read_ticket(RUN.digest)).state == "claimed"
 
 
-@table("fields", {"tool": free(LEDGER, name="other")}, {"args": None}, {"profile": "production"})
+@table("fields", {"tool": free(LEDGER, name="other")}, {"profile": "production"})
 async def test_unverifiable_happened_decision_is_not_recorded(store: Store, fields: Any) -> None:
     word = await begun(store)
-    assert await asked(store, people=[APPROVER], **HELD | {"happened": word} | fields) == ToolReply()
-    assert (await store.read_ticket(PERMIT.digest)).state == "claimed"
+    assert await asked(store, people=[APPROVER], happened=word, **fields) == ToolReply()
+    assert (await store.read_ticket(RUN.digest)).state == "claimed"
 
 
 async def test_happened_decision_without_a_claimed_ticket_is_not_recorded(store: Store) -> None:
     word = about(await ask(worker_deps(store, TOOL), TOOL, doubt=1), **SAID)
-    given = HELD | {"happened": word, "people": [APPROVER]}
+    given = {"happened": word, "people": [APPROVER]}
     assert await asked(store, **given) == ToolReply()
-    await store.void_unclaimed(PERMIT.digest, **WHO)
+    await store.void_unclaimed(RUN.digest, **WHO)
     assert await asked(store, **given) == ToolReply()
-    assert (await store.read_ticket(PERMIT.digest)).state == "void"
+    assert (await store.read_ticket(RUN.digest)).state == "void"
 
 
 def by_amount(call: HandlerCall, context: dict[str, Any]) -> HandlerVerdict:
@@ -243,9 +241,9 @@ async def test_happened_decision_must_come_from_approvers_of_this_call(
     store: Store, policy: ApprovalPolicy, subject: str, written: bool
 ) -> None:
     tool = pay_tool(LEDGER, policy)
-    permit = permit_for(tool)
+    task = task_for(tool)
     word = await said(store, tool, subject=subject)
-    reply = await asked(store, tool, people=[BOSS, BO, ANA], **HELD | {"permit": permit, "happened": word})
+    reply = await asked(store, tool, people=[BOSS, BO, ANA], run=task, happened=word)
     assert (reply.outcome is not None) == written
     if reply.outcome is not None:
         assert (reply.outcome.decided_by, reply.outcome.value.inline) == (subject, "booking 7")
@@ -271,17 +269,17 @@ async def test_approvers_of_an_in_doubt_call_ignore_present_availability(
     store: Store, fields: Any, subject: str
 ) -> None:
     tool = pay_tool(LEDGER, ROUTED, **fields)
-    permit = permit_for(tool)
-    await store.claim(permit.digest, **WHO)
+    task = task_for(tool)
+    await store.claim(task.digest, **WHO)
     deps = worker_deps(store, tool, people=[BOSS, BO, ANA])
     deps = dataclasses.replace(deps, verifier=SIGNER.verifier(), clock=lambda: datetime(2026, 1, 6, 9, tzinfo=UTC))
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
-    doubt = GateTask(ctx=permit.ctx, calls=(call,), withheld=("pay",), doubt=1, doubt_of=permit.digest)
+    doubt = GateTask(ctx=task.ctx, calls=(call,), withheld=("pay",), doubt=1, doubt_of=task.digest)
     asks = await environment("signoff.gate", is_local=True).run(GateActivity(deps).gate, doubt)
     assert asks.gate_decisions[0].request.approvers == ("user:ana",)
     word = about(asks.gate_decisions[0].request, **SAID | {"subject": subject})
     await answer(store, word)
-    task = OutcomeTask(permit=permit, tool="pay", **HELD | {"happened": word})
+    task = OutcomeTask(run=task, happened=word)
     written = await environment(OUTCOME, activity_id="17").run(OutcomeActivity(deps).outcome, task)
     if subject == "bo":
         assert written == ToolReply()
@@ -293,9 +291,9 @@ async def test_signed_in_undeclared_person_may_decide_it_happened(store: Store) 
     login = "https://login.example.com#7"
     cy = a_person(id_from_login(login), name="Cy", identities={"oidc": (login,)})
     word = await said(store, subject=cy.id)
-    assert await asked(store, **HELD | {"happened": word}) == ToolReply()
+    assert await asked(store, happened=word) == ToolReply()
     await store.run(vouched_writer(vouch(SIGNER, cy, names=(), now=NOW, lifetime=timedelta(days=1))))
-    assert summary(await asked(store, **HELD | {"happened": word})) == ("ok", "booking 7")
+    assert summary(await asked(store, happened=word)) == ("ok", "booking 7")
 
 
 async def test_rejected_happened_decision_is_logged(store: Store, caplog: pytest.LogCaptureFixture) -> None:
@@ -305,10 +303,10 @@ async def test_rejected_happened_decision_is_logged(store: Store, caplog: pytest
         return found
 
     word = about(await ask(worker_deps(store, TOOL), TOOL, doubt=1), **SAID)
-    await asked(store, people=[APPROVER], **HELD | {"happened": replace(word, subject="guest")})
+    await asked(store, people=[APPROVER], happened=replace(word, subject="guest"))
     assert lines() == ["no entitled person says that pay happened"]
     await answer(store, word)
-    await asked(store, people=[APPROVER], **HELD | {"happened": word})
+    await asked(store, people=[APPROVER], happened=word)
     why = "an outcome was reported for an unclaimed ticket"
     assert lines() == [f"the decision that pay happened cannot be recorded: {why}"]
 
@@ -318,7 +316,7 @@ OUTSIDE = free(LEDGER, runs="external", handler=run_elsewhere)
 
 
 async def reported(store: Store, report: str, tool: Tool = OUTSIDE, **fields: Any) -> ToolReply:
-    return await asked(store, tool, **{"actors": [AGENT], "permit": permit_for(tool), "report": report} | fields)
+    return await asked(store, tool, **{"actors": [AGENT], "run": task_for(tool), "report": report} | fields)
 
 
 async def endings(store: Store) -> list[tuple[str, str, dict[str, Any]]]:
@@ -327,7 +325,7 @@ async def endings(store: Store) -> list[tuple[str, str, dict[str, Any]]]:
 
 
 async def test_outcome_reported_by_an_agent_is_returned(store: Store) -> None:
-    key = permit_for(OUTSIDE).digest
+    key = task_for(OUTSIDE).digest
     assert await reported(store, "look") == ToolReply()
     await store.claim(key, **WHO)
     assert await reported(store, "look") == ToolReply()
@@ -344,13 +342,13 @@ async def test_outcome_reported_by_an_agent_is_returned(store: Store) -> None:
     ({"call": "c1.2"}, {}),
     ({"tool": "other"}, {}),
     ({}, {"tool": TOOL, "actors": [Actor(name="desk", model="scripted")]}),
-    ({}, {"tool": dataclasses.replace(OUTSIDE, name="other"), "permit": permit_for(OUTSIDE)}),
+    ({}, {"tool": dataclasses.replace(OUTSIDE, name="other"), "run": task_for(OUTSIDE)}),
     ({}, {"profile": "production"}),
 )
 async def test_report_about_another_call_is_ignored(
     store: Store, report: str, whose: dict[str, str], fields: dict[str, Any]
 ) -> None:
-    key = permit_for(fields.get("tool", OUTSIDE)).digest if "permit" not in fields else fields["permit"].digest
+    key = task_for(fields.get("tool", OUTSIDE)).digest if "run" not in fields else fields["run"].digest
     await store.claim(key, **WHO | whose)
     assert await reported(store, report, **fields) == ToolReply()
     assert (await store.read_ticket(key)).state == "claimed"
@@ -360,7 +358,7 @@ async def test_report_about_another_call_is_ignored(
 
 
 async def test_call_of_an_agent_that_is_given_up_is_in_doubt(store: Store) -> None:
-    key = permit_for(OUTSIDE).digest
+    key = task_for(OUTSIDE).digest
     await store.claim(key, **WHO)
     for _ in range(2):
         assert summary(await reported(store, "give_up")) == ("in_doubt", IN_DOUBT_TEXT)
@@ -373,7 +371,7 @@ async def test_call_of_an_agent_that_is_given_up_is_in_doubt(store: Store) -> No
 
 
 async def test_call_is_not_given_up_without_its_audit_entry(store: Store) -> None:
-    key = permit_for(OUTSIDE).digest
+    key = task_for(OUTSIDE).digest
     await store.claim(key, **WHO)
     await store.run(lambda connection: connection.execute(text("DROP TABLE audit_records")).close())
     with pytest.raises(StoreUnavailable):
@@ -382,7 +380,7 @@ async def test_call_is_not_given_up_without_its_audit_entry(store: Store) -> Non
 
 
 async def test_ticket_that_cannot_be_given_up_is_logged(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    key = permit_for(OUTSIDE).digest
+    key = task_for(OUTSIDE).digest
     await store.void_unclaimed(key, **WHO)
     assert await reported(store, "give_up") == ToolReply()
     lines = [
@@ -396,10 +394,10 @@ async def test_ticket_that_cannot_be_given_up_is_logged(store: Store, caplog: py
 @table("own", True, False)
 async def test_outcome_of_a_call_unknown_to_the_store_is_marked_as_turn_entry(store: Store, own: bool) -> None:
     reads = free(LEDGER, read_only=True)
-    permit = permit_for(reads)
+    task = task_for(reads)
     if own:
-        await store.claim(permit.digest, **WHO)
-    await asked(store, reads, permit=permit, args=Content(inline=ARGS))
+        await store.claim(task.digest, **WHO)
+    await asked(store, reads, run=task)
     ((_, key, facts),) = await endings(store)
     assert (key.startswith(TURNS_KEYS), facts.get("by")) == (not own, None if own else "turn")
     assert (facts["code"], facts["actor"]) == ("execution_failed", "desk")
@@ -407,25 +405,25 @@ async def test_outcome_of_a_call_unknown_to_the_store_is_marked_as_turn_entry(st
 
 async def test_running_tool_is_not_probed_and_foreign_tickets_are_not_revealed(store: Store) -> None:
     """A probe would report that it did not happen."""
-    await store.claim(PERMIT.digest, **WHO)
-    await store.record_heartbeat(PERMIT.digest)
+    await store.claim(RUN.digest, **WHO)
+    await store.record_heartbeat(RUN.digest)
     with pytest.raises(ApplicationError, match="the tool may still be running") as caught:
         await asked(store)
     assert caught.value.type == "StillRuns"
-    other = ticket_key(PERMIT.digest, 2)
+    other = ticket_key(RUN.digest, 2)
     await store.claim(other, **WHO | {"workflow": "turn/main/s/other"})
     await store.record_heartbeat(other)
     assert summary(await asked(store, ticket=2)) == ("in_doubt", IN_DOUBT_TEXT)
 
 
 async def test_voided_ticket_holds_the_nonce_of_its_turn(store: Store) -> None:
-    permit = permit_for(TOOL, ctx=pinned(user=replace(GUEST, nonce="n1")))
-    assert (await asked(store, permit=permit)).again == "lapsed"
-    assert (await store.read_ticket(permit.digest)).nonce == "n1"
+    task = task_for(TOOL, ctx=pinned(user=replace(GUEST, nonce="n1")))
+    assert (await asked(store, run=task)).again == "lapsed"
+    assert (await store.read_ticket(task.digest)).nonce == "n1"
 
 
-@table(("kind", "approver"), ("approved", "approver"), ("auto", ""))
-async def test_probe_receives_settings_and_only_a_needed_approval(store: Store, kind: Any, approver: str) -> None:
+@table(("revision", "approver"), (1, "approver"), (None, ""))
+async def test_probe_receives_settings_and_only_a_needed_approval(store: Store, revision: Any, approver: str) -> None:
     told: list[ToolContext] = []
 
     async def look(args: dict[str, Any], context: ToolContext) -> CannotTell:
@@ -435,9 +433,9 @@ async def test_probe_receives_settings_and_only_a_needed_approval(store: Store, 
     schema = {"type": "object", "properties": {"region": {"type": "string"}}}
     tool = pay_tool(LEDGER, probe=look, settings_schema=schema, settings={"region": "eu"})
     await answer(store, about(await ask(worker_deps(store, tool), tool)))
-    permit = permit_for(tool, kind=kind)
-    await store.claim(permit.digest, **WHO)
-    assert summary(await asked(store, tool, permit=permit, **HELD))[0] == "in_doubt"
+    task = task_for(tool, revision=revision)
+    await store.claim(task.digest, **WHO)
+    assert summary(await asked(store, tool, run=task))[0] == "in_doubt"
     assert [(each.decided_by, each.settings) for each in told] == [(approver, {"region": "eu"})]
 
 
@@ -455,7 +453,7 @@ DENIED_NOW = {"deny_if": "ctx.now.at < SOON", "route_to": "ctx.now.at < SOON ? [
 async def test_happened_decision_uses_the_approvers_at_question_time(store: Store, subject: str, written: bool) -> None:
     tool = pay_tool(LEDGER, turning(ANA_NOW))
     word = await said(store, tool, subject=subject)
-    given = HELD | {"permit": permit_for(tool), "happened": word}
+    given = {"run": task_for(tool), "happened": word}
     reply = await asked(store, tool, people=[BOSS, BO, ANA], ahead=timedelta(hours=30), **given)
     assert (reply.outcome is not None) == written
 
@@ -469,7 +467,7 @@ async def test_happened_decision_uses_present_approvers_if_denied_at_question_ti
     policy = ApprovalPolicy.model_validate({name: rule.replace("SOON", soon) for name, rule in DENIED_NOW.items()})
     tool = pay_tool(LEDGER, policy)
     word = await said(store, tool, subject=subject)
-    given = HELD | {"permit": permit_for(tool), "happened": word}
+    given = {"run": task_for(tool), "happened": word}
     reply = await asked(store, tool, people=people, ahead=timedelta(hours=30), **given)
     assert (reply.outcome is not None) == written
 
@@ -481,13 +479,13 @@ async def test_happened_decision_by_an_approver_not_asked_is_not_recorded(
     asks_ana = ApprovalPolicy(approvers=("user:ana",))
     tool = pay_tool(LEDGER, ApprovalPolicy(approvers=("user:ana", "role:approvers")))
     word = await said(store, pay_tool(LEDGER, asks_ana), subject=subject)
-    given = HELD | {"permit": permit_for(tool), "happened": word}
+    given = {"run": task_for(tool), "happened": word}
     reply = await asked(store, tool, people=[BOSS, BO, ANA], **given)
     assert (reply.outcome is not None) == written
 
 
 async def test_happened_decision_of_another_turn_is_not_recorded(store: Store) -> None:
-    await store.claim(PERMIT.digest, **WHO)
+    await store.claim(RUN.digest, **WHO)
     word = about(await ask(worker_deps(store, TOOL), TOOL, ctx=pinned(turn="t2"), doubt=1), **SAID)
-    assert await asked(store, people=[APPROVER], **HELD | {"happened": word}) == ToolReply()
-    assert (await store.read_ticket(PERMIT.digest)).state == "claimed"
+    assert await asked(store, people=[APPROVER], happened=word) == ToolReply()
+    assert (await store.read_ticket(RUN.digest)).state == "claimed"

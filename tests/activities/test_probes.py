@@ -14,7 +14,6 @@ from activity_kit import (
     free,
     in_another_turn,
     outcome_of_lost,
-    permit_for,
     pinned,
     run,
     summary,
@@ -26,13 +25,14 @@ from tables import table
 from temporalio.exceptions import ApplicationError
 from turn_fixtures import Ledger, pay_tool
 
-from signoff.activities.probes import ProbeRunner, recorded_reply
 from signoff.activities.results.result_processor import ResultProcessor
+from signoff.activities.run_handler import ProbeRunner, recorded_reply
 from signoff.audit.log import AuditLog
-from signoff.contracts.activity_messages import OutcomeTask, ToolReply
+from signoff.contracts.activity_messages import OutcomeTask, RunTask, ToolReply
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.person import Principal
+from signoff.formats.replace import replace
 from signoff.registry.actor import Actor
 from signoff.registry.hooks import CannotTell, DidNotHappen, Happened
 from signoff.registry.tool import Tool
@@ -65,13 +65,12 @@ def probed(answer: Any, ledger: Ledger | None = None, **fields: Any) -> tuple[To
     return free(ledger or Ledger(), probe=finder, **fields), finder
 
 
-async def outcome(store: Store, tool: Tool, **fields: Any) -> ToolReply:
-    given = {"permit": permit_for(tool), "tool": "pay", "args": Content(inline=ARGS)} | fields
-    return await outcome_of_lost(worker_deps(store, tool), OutcomeTask(**given))
+async def outcome(store: Store, tool: Tool, task: RunTask | None = None) -> ToolReply:
+    return await outcome_of_lost(worker_deps(store, tool), OutcomeTask(run=task or task_for(tool)))
 
 
 async def claimed(store: Store, tool: Tool, number: int = 1) -> str:
-    key = ticket_key(permit_for(tool).digest, number)
+    key = ticket_key(task_for(tool).digest, number)
     await store.claim(key, **WHO)
     return key
 
@@ -102,7 +101,7 @@ async def test_probe_result_of_a_specialist_call_is_recorded_in_full(store: Stor
     tool, _ = probed(Happened("booking 7"), scope="specialist", justification="only the desk looks at bookings")
     await claimed(store, tool)
     deps = worker_deps(store, tool, actors=[Actor(name="desk", model="scripted", read_rest=True)])
-    task = OutcomeTask(permit=permit_for(tool), tool="pay", args=Content(inline=ARGS), budget_chars=7)
+    task = OutcomeTask(run=task_for(tool, budget_chars=7))
     found = some((await outcome_of_lost(deps, task)).outcome)
     assert (str(found.value.inline).partition("\n")[0], found.truncated) == ("booking", True)
     assert found.note == f'{NOTE} The rest is read by read_rest(handle="{found.rest}", start=7).'
@@ -191,7 +190,7 @@ async def test_hanging_probe_is_abandoned_after_its_timeout(store: Store, caplog
     probing = ProbeRunner(deps, tool, ResultProcessor(deps, tool), seconds=0.05)
 
     async def ask() -> ToolReply | None:
-        return await probing.reply(permit_for(tool), ARGS, _context(await claimed(store, tool)))
+        return await probing.reply(task_for(tool), ARGS, _context(await claimed(store, tool)))
 
     assert await asyncio.wait_for(environment().run(ask), 60) is None
     lines = [record.getMessage().partition(" ({")[0] for record in caplog.records]
@@ -244,18 +243,14 @@ async def test_probe_receives_the_approved_arguments(store: Store) -> None:
 
 @table(
     "changed",
-    {"args": None},
     {"args": Content(inline={"amount": 21})},
     {"args": Content(inline={"amount": float(2**60)})},
-    {"permit": "forged"},
+    {"ctx": pinned(user=Principal(user="guest", name="Guest", key_id="k", signature="forged"))},
 )
 async def test_probe_runs_only_for_the_exact_call(store: Store, changed: dict[str, Any]) -> None:
     tool, finder = probed(DidNotHappen())
-    if "permit" in changed:
-        forged = Principal(user="guest", name="Guest", key_id="k", signature="forged")
-        changed = {"permit": permit_for(tool, ctx=pinned(user=forged))}
     await claimed(store, tool)
-    assert summary(await outcome(store, tool, **changed)) == ("in_doubt", IN_DOUBT_TEXT)
+    assert summary(await outcome(store, tool, replace(task_for(tool), **changed))) == ("in_doubt", IN_DOUBT_TEXT)
     assert finder.asked == []
 
 
@@ -263,10 +258,10 @@ async def test_call_that_is_not_in_doubt_is_not_probed(store: Store, ledger: Led
     tool, finder = probed(Happened(), ledger)
     assert summary(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "paid")
     assert summary(await outcome(store, tool)) == ("ok", "paid")
-    assert (await outcome(store, tool, ticket=2)).again == "lapsed"
+    assert (await outcome(store, tool, task_for(tool, ticket=2))).again == "lapsed"
     repeatable, other = probed(Happened(), ledger, idempotent=True)
     again = in_another_turn(repeatable)
-    await store.claim(again.permit.digest, **WHO, nonce=again.permit.ctx.user.nonce)
+    await store.claim(again.digest, **WHO, nonce=again.ctx.user.nonce)
     assert summary(await run(worker_deps(store, repeatable), repeatable, again)) == ("ok", "paid")
     assert (finder.asked, other.asked) == ([], [])
 
@@ -274,7 +269,7 @@ async def test_call_that_is_not_in_doubt_is_not_probed(store: Store, ledger: Led
 async def test_lost_idempotent_call_is_probed(store: Store) -> None:
     tool, finder = probed(Happened("booking 7"), idempotent=True)
     await claimed(store, tool)
-    assert summary(await outcome(store, tool, idempotent=True)) == ("ok", "booking 7")
+    assert summary(await outcome(store, tool)) == ("ok", "booking 7")
     assert len(finder.asked) == 1
 
 
@@ -288,8 +283,8 @@ async def test_probe_receives_the_approver_from_the_store(store: Store, stored: 
     tool = pay_tool(Ledger(), probe=finder)
     if stored:
         await answer(store, about(await asked(worker_deps(store, tool), tool)))
-    permit = permit_for(tool, kind="approved")
-    await store.claim(permit.digest, **WHO)
-    await outcome(store, tool, permit=permit)
+    task = task_for(tool, revision=1)
+    await store.claim(task.digest, **WHO)
+    await outcome(store, tool, task)
     ((_, context),) = finder.asked
     assert context.decided_by == approver

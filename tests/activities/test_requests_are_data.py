@@ -5,10 +5,10 @@ import json
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, environment, free, permit_for, pinned, run, task_for, worker_deps
+from activity_kit import ARGS, TURN, environment, free, pinned, run, task_for, worker_deps
 from turn_fixtures import Ledger
 
-from signoff.contracts.activity_messages import ToolTask
+from signoff.contracts.activity_messages import RunTask
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Principal
 from signoff.registry.tool_context import ToolContext
@@ -36,8 +36,8 @@ async def test_concurrent_calls_see_only_their_own_context(store: Store) -> None
     async def called(user: str, turn: str) -> Any:
         key = TurnKey(TURN.tenant, TURN.session, turn)
         args = {**ARGS, "amount": len(user)}
-        task = task_for(tool, permit_for(tool, args, ctx=pinned(user=Principal(user=user), turn=turn)), args)
-        sent = ToolTask.model_validate(json.loads(task.model_dump_json()))
+        task = task_for(tool, args, ctx=pinned(user=Principal(user=user), turn=turn))
+        sent = RunTask.model_validate(json.loads(task.model_dump_json()))
         assert sent == task
         reply = await run(deps, tool, sent, environment(workflow_id=key.workflow_id))
         assert reply.outcome is not None

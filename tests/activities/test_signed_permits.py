@@ -9,7 +9,6 @@ from activity_kit import (
     asked,
     decision,
     environment,
-    permit_for,
     pinned,
     run,
     task_for,
@@ -21,11 +20,10 @@ from tables import table
 from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
-from signoff.activities.permit_check import SignaturePolicy, is_believed, is_given_up, voter_set, words_on
+from signoff.activities.run_rules import SignaturePolicy, is_believed, is_given_up, voter_set, words_on
 from signoff.activities.worker_deps import Profile, WorkerDeps
-from signoff.contracts.activity_messages import GateReply, GateTask, ToolReply
+from signoff.contracts.activity_messages import GateReply, GateTask, RunTask, ToolReply
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import Permit
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
@@ -81,16 +79,16 @@ class PermitKit:
     async def ask(self, args: Any = None, **more: Any) -> ApprovalRequest:
         return await asked(self.deps, self.tool, args, ctx=pinned(user=asks()), **more)
 
-    def permit(self, *decisions: Decision, **fields: Any) -> Permit:
-        given = {"kind": "approved", "ctx": pinned(user=asks()), "decisions": decisions}
-        return permit_for(self.tool, **given | fields)
+    def task(self, args: Any = None, **fields: Any) -> RunTask:
+        return task_for(self.tool, args, **{"revision": 1, "ctx": pinned(user=asks())} | fields)
 
-    async def run(self, permit: Permit | None = None, **fields: Any) -> ToolReply:
-        return await run(self.deps, self.tool, task_for(self.tool, permit or self.permit(), **fields))
+    async def run(self, task: RunTask | None = None, args: Any = None, **fields: Any) -> ToolReply:
+        given = fields if args is None else {"args": Content(inline=args)} | fields
+        return await run(self.deps, self.tool, replace(task or self.task(), **given))
 
-    async def refused(self, permit: Permit | None = None, **fields: Any) -> str:
+    async def refused(self, task: RunTask | None = None, **fields: Any) -> str:
         """Also check that nothing ran."""
-        reply = await self.run(permit, **fields)
+        reply = await self.run(task, **fields)
         assert self.ledger.rows == []
         assert reply.outcome is not None
         assert reply.outcome.code == "refused", reply
@@ -127,7 +125,7 @@ async def test_altered_reason_or_author_is_refused(store: Store, profile: Profil
     # store is enough to forge an answer's row, but not its signature.
     kit = PermitKit(store, profile=profile)
     altered = replace(signed(await kit.ask()), **change)
-    assert "too few people" in await kit.refused(kit.permit(altered))
+    assert "too few people" in await kit.refused(kit.task())
     assert "the gateway did not sign" in await kit.refused_with(altered)
 
 
@@ -151,8 +149,8 @@ async def test_decision_replayed_to_another_revision_or_question_is_refused(stor
     other = {"amount": 2_000_000, "to": "Eve"}
     second = await kit.ask(other)
     moved = replace(first, revision=2)
-    permit = permit_for(kit.tool, other, kind="approved", ctx=pinned(user=asks()), revision=2, decisions=())
-    assert "about something else" in await kit.refused_with(moved, permit=permit, args=other)
+    task = task_for(kit.tool, other, ctx=pinned(user=asks()), revision=2)
+    assert "about something else" in await kit.refused_with(moved, task=task, args=other)
     assert second.revision == 2
 
 
@@ -204,7 +202,7 @@ def test_signed_decision_without_a_question_is_refused(store: Store) -> None:
     for vague in ({"question_hash": ""}, {"revision": None}):
         answer = SIGNER.sign_decision(decision(**{"received_at": NOW, "question_hash": "0" * 64} | vague))
         problem = signature_policy.decision_problem(answer, accept_unsigned=False)
-        assert problem == "a signed decision in the permit names no question"
+        assert problem == "a signed decision names no question"
 
 
 @table("key_id", OLD.id, NEW.id)
@@ -217,7 +215,7 @@ async def test_decision_signed_by_the_wrong_key_is_refused(store: Store, key_id:
 async def test_worker_without_keys_believes_no_signed_decision(store: Store) -> None:
     bare = PermitKit(store, verifier=Verifier(), profile="development")
     request = await asked(bare.deps, bare.tool)
-    assert "the gateway did not sign" in await bare.refused_with(signed(request), permit=bare.permit(ctx=pinned()))
+    assert "the gateway did not sign" in await bare.refused_with(signed(request), task=bare.task(ctx=pinned()))
 
 
 async def test_retired_key_counts_for_answers_received_before(store: Store) -> None:
@@ -227,7 +225,7 @@ async def test_retired_key_counts_for_answers_received_before(store: Store) -> N
     assert "the gateway did not sign" in await kit.refused_with(late)
     await Questions(store).end(late.approval_id, 1, "superseded")
     await answer(store, signed(await kit.ask(), STRANGER, received_at=NOW - timedelta(seconds=1)))
-    reply = await kit.run(kit.permit(revision=2))
+    reply = await kit.run(kit.task(revision=2))
     assert some(reply.outcome).code == "ok"
 
 
@@ -253,12 +251,12 @@ async def test_unsigned_decisions_need_the_profile_or_the_policy(
 ) -> None:
     kit = PermitKit(store, policy, profile=profile)
     request = await kit.ask()
-    assert "too few people" in await kit.refused(kit.permit(decision()))
+    assert "too few people" in await kit.refused(kit.task())
     await answer(store, about(request))
     if not runs:
-        assert "is not signed" in await kit.refused(kit.permit())
+        assert "is not signed" in await kit.refused(kit.task())
         return
-    reply = await kit.run(kit.permit())
+    reply = await kit.run(kit.task())
     assert some(reply.outcome).code == "ok"
 
 
@@ -280,9 +278,9 @@ FORGED = "the gateway did not sign this request or requester"
 async def test_permit_with_an_edited_context_is_refused(store: Store, profile: Profile, user: Principal) -> None:
     kit = PermitKit(store, profile=profile)
     await answer(store, signed(await kit.ask()))
-    assert FORGED in await kit.refused(kit.permit(ctx=pinned(user=user)))
+    assert FORGED in await kit.refused(kit.task(ctx=pinned(user=user)))
     free = PermitKit(store, False, profile=profile)
-    assert FORGED in await free.refused(permit_for(free.tool, ctx=pinned(user=user)))
+    assert FORGED in await free.refused(task_for(free.tool, ctx=pinned(user=user)))
 
 
 async def gated(deps: WorkerDeps, user: Principal) -> GateReply:
@@ -329,7 +327,7 @@ async def test_decisions_below_the_policy_are_refused_or_asked_again(
     await Questions(store).end(request.id, 1, "superseded")
     before = PermitKit(store, replace(policy, remind_after=60.0))
     await answer(store, signed(await before.ask(), **fields))
-    reply = await kit.run(kit.permit(revision=2))
+    reply = await kit.run(kit.task(revision=2))
     assert reply.again == "policy"
     assert again in reply.note
     assert kit.ledger.rows == []
@@ -346,15 +344,15 @@ async def test_edit_approves_only_the_edited_arguments(store: Store) -> None:
     assert "too few people" in await kit.refused()
     request = await kit.ask(EDITED, edit=change)
     assert (request.revision, request.edited_by) == (2, "approver")
-    permit = permit_for(kit.tool, EDITED, kind="approved", ctx=pinned(user=asks()), decisions=(), revision=2)
+    task = task_for(kit.tool, EDITED, ctx=pinned(user=asks()), revision=2)
     assert (await kit.run()).again == "stale"
     more = {"amount": 16, "to": "Ana"}
-    dearer = permit_for(kit.tool, more, kind="approved", ctx=pinned(user=asks()), decisions=(), revision=2)
+    dearer = task_for(kit.tool, more, ctx=pinned(user=asks()), revision=2)
     assert (await kit.run(dearer, args=more)).again == "stale"
-    third = replace(permit, revision=3)
+    third = replace(task, revision=3)
     assert (await kit.run(third, args=EDITED)).again == "stale"
     assert kit.ledger.rows == []
-    reply = await kit.run(permit, args=EDITED)
+    reply = await kit.run(task, args=EDITED)
     assert some(reply.outcome).code == "ok"
     assert [row[1] for row in kit.ledger.rows] == [EDITED]
 
@@ -364,17 +362,15 @@ async def test_second_ticket_needs_a_signed_decision_about_the_first(store: Stor
     kit = PermitKit(store)
     call = signed(await kit.ask())
     await answer(store, call)
-    permit = kit.permit()
-    await store.claim(permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
-    await kit.refused(permit, ticket=2)
+    task = kit.task()
+    await store.claim(task.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
+    await kit.refused(task, ticket=2)
     asked_of_it = await kit.ask(doubt=1)
     good = signed(asked_of_it)
-    # The permit's own claim never counts, signed or not.
-    for wrong in ((good,), (signed(asked_of_it, verdict="denied"),), (about(asked_of_it),)):
-        await kit.refused(replace(permit, doubts=wrong), ticket=2)
+    await kit.refused(task, ticket=2)
     await answer(store, good)
-    await kit.refused(permit, ticket=3)
-    reply = await kit.run(permit, ticket=2)
+    await kit.refused(task, ticket=3)
+    reply = await kit.run(task, ticket=2)
     assert some(reply.outcome).code == "ok"
 
 
@@ -385,7 +381,7 @@ async def test_unrelated_decision_does_not_permit_the_second_ticket(store: Store
     kit = PermitKit(store)
     call = signed(await kit.ask())
     await answer(store, call)
-    await store.claim(kit.permit().digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
+    await store.claim(kit.task().digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
     request = await kit.ask(doubt=1)
     answers = {
         "the call": signed(request, question_hash=call.question_hash),
@@ -414,11 +410,11 @@ async def test_unsigned_decision_about_an_attempt_counts_where_unsigned_answers_
         tool = pay_tool(Ledger(), ApprovalPolicy(accept_unsigned=accepts))
         deps = worker_deps(store, tool)
         request = await asked(deps, tool, doubt=1)
-        permit = permit_for(tool)
+        task = task_for(tool)
         await answer(store, about(request, revision=request.revision, delivery_id=f"of {accepts} {development}"))
-        seats = voter_set(deps.catalog, deps.people, permit.ctx, "pay", deps.catalog.terms("pay"), NOW)
+        seats = voter_set(deps.catalog, deps.people, task.ctx, "pay", deps.catalog.terms("pay"), NOW)
         signature_policy = SignaturePolicy(Verifier(), development=development)
-        words = words_on(permit, await Questions(store).read(request.id), 1)
+        words = words_on(task.digest, await Questions(store).read(request.id), 1)
         assert is_given_up(words, 1, deps.catalog.policy("pay"), signature_policy, seats) is counts
 
 

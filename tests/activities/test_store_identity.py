@@ -3,14 +3,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from activity_kit import permit_for, pinned, task_for
+from activity_kit import pinned, task_for
 from tables import table
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ExecuteActivityInput, ExecuteWorkflowInput
 from turn_fixtures import GUEST, Ledger, pay_tool
 
 from signoff.activities.store_identity import BEGUN_ELSEWHERE, StoreInterceptor
-from signoff.contracts.activity_messages import GateTask
+from signoff.contracts.activity_messages import GateTask, OutcomeTask
 from signoff.formats.replace import replace
 
 OURS, OTHERS = "a" * 16, "b" * 16
@@ -52,10 +52,14 @@ def task_of_gates(store_id: str) -> GateTask:
 
 def task_of_tool(store_id: str) -> Any:
     tool = pay_tool(Ledger())
-    return task_for(tool, permit_for(tool, ctx=pinned(user=begun_with(store_id))))
+    return task_for(tool, ctx=pinned(user=begun_with(store_id)))
 
 
-@table("make", task_of_gates, task_of_tool)
+def task_of_outcome(store_id: str) -> OutcomeTask:
+    return OutcomeTask(run=task_of_tool(store_id))
+
+
+@table("make", task_of_gates, task_of_tool, task_of_outcome)
 async def test_activity_of_another_store_is_rejected(make: Any) -> None:
     behind, interceptor = _Next(), StoreInterceptor(OURS)
     with pytest.raises(ApplicationError, match=WHY) as refused:
@@ -69,7 +73,7 @@ async def test_activity_of_another_store_is_rejected(make: Any) -> None:
 async def test_task_without_a_turn_runs_with_any_store() -> None:
     behind, interceptor = _Next(), StoreInterceptor(OURS)
     assert await run_activity(interceptor, behind) == "ran"
-    assert await run_activity(interceptor, behind, SimpleNamespace(permit=None)) == "ran"
+    assert await run_activity(interceptor, behind, SimpleNamespace(run=None)) == "ran"
     assert await run_workflow(interceptor, behind) == "ran"
     assert await run_workflow(interceptor, behind, SimpleNamespace()) == "ran"
     assert await run_workflow(interceptor, behind, SimpleNamespace(principal=None)) == "ran"

@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from activity_kit import TURN, environment, free, permit_for, pinned, run, task_for, worker_deps
+from activity_kit import TURN, environment, free, pinned, run, task_for, worker_deps
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.audit.log import AuditLog
@@ -28,7 +28,7 @@ async def test_success_and_failure_are_counted_per_tool(store: Store) -> None:
     for number, (tool, amount) in enumerate(((pay, 5), (pay, 20), (pay, 7), (look, 1), (gated, 1))):
         turn = f"t{number}"
         key, args = TurnKey(TURN.tenant, TURN.session, turn), {"amount": amount}
-        task = task_for(tool, permit_for(tool, args, ctx=pinned(turn=turn)), args)
+        task = task_for(tool, args, ctx=pinned(turn=turn))
         for _ in range(2):
             await run(deps, tool, task, environment(tool.name, workflow_id=key.workflow_id))
     found = {each.tool: each for each in await tool_metrics(AuditLog(store).records())}
@@ -55,7 +55,7 @@ async def test_durations_are_reported_as_mean_and_maximum(store: Store) -> None:
     for number, amount in enumerate((5, 20)):
         key, args = TurnKey(TURN.tenant, TURN.session, f"t{number}"), {"amount": amount}
         await run(
-            deps, pay, task_for(pay, permit_for(pay, args, ctx=pinned(turn=key.turn)), args),
+            deps, pay, task_for(pay, args, ctx=pinned(turn=key.turn)),
             environment(workflow_id=key.workflow_id),
         )  # fmt: skip
     [found] = await tool_metrics(records())

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, begun, environment, permit_for, pinned, run, task_for, worker_deps
+from activity_kit import ARGS, TURN, begun, environment, pinned, run, task_for, worker_deps
 from some import some
 from sqlalchemy import Connection
 from tables import table
@@ -148,9 +148,9 @@ async def test_usage_limit_is_checked_at_the_gates_and_taken_with_the_ticket(sto
     gate, code, words = summary((await ruled(deps, turn="t2")).outcome)
     assert (gate, code) == ("usage", "not_available")
     assert words.startswith("Tool pay was used once in this tenant within 1d, which is all it may be; it is possible")
-    late = permit_for(paid, ctx=pinned(turn="t2"))
+    late = task_for(paid, ctx=pinned(turn="t2"))
     other = environment(workflow_id="turn/main/s/t2")
-    assert summary((await run(deps, paid, task_for(paid, late), other)).outcome)[:2] == ("usage", "not_available")
+    assert summary((await run(deps, paid, late, other)).outcome)[:2] == ("usage", "not_available")
     assert len(ledger.rows) == 1
 
 
@@ -173,17 +173,17 @@ async def test_failed_call_returns_its_use(store: Store, read_only: bool) -> Non
         paid = tool(ledger, usage_limit=ONCE, read_only=read_only, handler=ledger.handler("pay", answer))
         ctx = pinned(turn=f"t-{free}")
         env = environment(workflow_id=f"turn/main/s/t-{free}")
-        await run(worker_deps(store, paid), paid, task_for(paid, permit_for(paid, ctx=ctx)), env)
+        await run(worker_deps(store, paid), paid, task_for(paid, ctx=ctx), env)
         assert await left(store, paid) is free
 
 
 async def test_lost_read_returns_its_use(store: Store) -> None:
     paid = tool(usage_limit=ONCE, read_only=True)
-    deps, permit = worker_deps(store, paid), permit_for(paid)
-    use = use_of(deps.catalog, paid, permit.ctx, "c1.1")
-    await store.claim(permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay", use=use)
+    deps, task = worker_deps(store, paid), task_for(paid)
+    use = use_of(deps.catalog, paid, task.ctx, "c1.1")
+    await store.claim(task.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay", use=use)
     assert not await left(store, paid)
-    lost = OutcomeTask(permit=permit, tool="pay", args=Content(inline=ARGS))
+    lost = OutcomeTask(run=task)
     reply = await environment(OUTCOME, activity_id="o").run(OutcomeActivity(deps).outcome, lost)
     assert summary(reply.outcome)[1] == "execution_failed"
     assert await left(store, paid)
@@ -206,7 +206,7 @@ async def test_call_cancelled_before_its_start_returns_its_use(
         await running
     assert ledger.rows == []
     assert await left(slow, paid)
-    ticket = some(await slow.read_ticket(task.permit.digest))
+    ticket = some(await slow.read_ticket(task.digest))
     assert ticket.claim.kind == "undone"
     ends = [each.facts for each in await AuditLog(slow).stream(TURN.workflow_id) if each.kind == "outcome"]
     assert [each["code"] for each in ends] == ["skipped"]
@@ -217,9 +217,9 @@ async def test_call_cancelled_before_its_start_returns_its_use(
 async def test_call_cancelled_before_a_second_attempt_keeps_its_use(slow: SlowStore) -> None:
     paid = tool(usage_limit=ONCE, read_only=True)
     deps, task, env = worker_deps(slow, paid), task_for(paid), environment(attempt=2)
-    use = use_of(deps.catalog, paid, task.permit.ctx, "c1.1")
+    use = use_of(deps.catalog, paid, task.ctx, "c1.1")
     slow.go.set()
-    await slow.claim(task.permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay", use=use)
+    await slow.claim(task.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay", use=use)
     slow.go.clear()
     slow.claimed.clear()
     running = asyncio.ensure_future(run(deps, paid, task, env))
@@ -240,7 +240,7 @@ async def test_call_of_a_stopping_worker_is_left_to_another_worker(slow: SlowSto
     with pytest.raises(asyncio.CancelledError):
         await running
     assert not await left(slow, paid)
-    ticket = some(await slow.read_ticket(task.permit.digest))
+    ticket = some(await slow.read_ticket(task.digest))
     assert ticket.state == "claimed"
 
 

@@ -4,16 +4,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activity_kit import TURN, asked, decision, permit_for, pinned, run, task_for, worker_deps
+from activity_kit import TURN, asked, decision, pinned, run, task_for, worker_deps
 from signed_askers import signed_asker
 from tables import table
 from turn_fixtures import GUEST, Ledger, TurnRig, catalog_of, pay_tool, yes
 
-from signoff.activities.run_rights import RunRights
+from signoff.activities.run_right import RunRights
 from signoff.activities.worker_deps import Profile, WorkerDeps
-from signoff.contracts.activity_messages import ToolReply
+from signoff.contracts.activity_messages import RunTask, ToolReply
 from signoff.contracts.approval import ApprovalRequest, Terms
-from signoff.contracts.call import Permit
 from signoff.contracts.decision import UNSIGNED, Decision
 from signoff.contracts.person import Delegation, Person
 from signoff.formats.replace import replace
@@ -99,13 +98,13 @@ async def tried(
         await answer(store, signed(each, request))
     for each in raw:
         await answer(store, replace(each, revision=request.revision, question_hash=request.question_hash))
-    permit = permit_for(tool, kind="approved", ctx=ctx, decisions=(), revision=request.revision)
+    task = task_for(tool, ctx=ctx, revision=request.revision)
     if ticket > 1:
-        await store.claim(permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
+        await store.claim(task.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
         tried = await asked(old_deps, old_tool, ctx=ctx, doubt=1)
         for each in doubts:
             await answer(store, signed(each, tried))
-    reply = await run(deps, tool, task_for(tool, permit, ticket=ticket))
+    reply = await run(deps, tool, replace(task, ticket=ticket))
     return reply, ledger
 
 
@@ -270,17 +269,17 @@ async def test_escalation_delayed_by_the_present_policy_gives_no_earlier_seat(
 
 async def test_approval_voided_during_judgement_runs_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger, answers, voided = Ledger(), Answers(store), []
-    was_read, rows_of = asyncio.Event(), RunRights._rows
+    was_read, rows_of = asyncio.Event(), RunRights._approval_rows
 
-    async def rows_once_read(self: RunRights, permit: Permit) -> ApprovalRows | None:
-        rows = await rows_of(self, permit)
+    async def rows_once_read(self: RunRights, task: RunTask) -> ApprovalRows | None:
+        rows = await rows_of(self, task)
         was_read.set()
         return rows
 
-    monkeypatch.setattr(RunRights, "_rows", rows_once_read)
+    monkeypatch.setattr(RunRights, "_approval_rows", rows_once_read)
 
     async def check(args: dict[str, Any], context: HookContext) -> Permission:
-        if permit.kind == "approved":
+        if task.revision is not None:
             # It runs concurrently with the reading of the rows.
             await was_read.wait()
             voided.append(await answers.void(request.id, approval_by("eve").delivery_id))
@@ -293,12 +292,12 @@ async def test_approval_voided_during_judgement_runs_nothing(store: Store, monke
         verifier=SIGNER.verifier(),
     )
     ctx = pinned(user=signed_asker(SIGNER, GUEST, *TURN, at=NOW))
-    permit = permit_for(tool, ctx=ctx)
+    task = task_for(tool, ctx=ctx)
     request = await asked(deps, tool, ctx=ctx)
     for name in ("ana", "eve"):
         await answer(store, signed(approval_by(name), request))
-    permit = permit_for(tool, kind="approved", ctx=ctx, decisions=())
-    reply = await run(deps, tool, task_for(tool, permit))
+    task = task_for(tool, ctx=ctx, revision=1)
+    reply = await run(deps, tool, task)
     assert (voided, reply.again, ledger.rows) == ([True], "stale", [])
 
 

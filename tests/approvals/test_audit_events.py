@@ -14,7 +14,7 @@ from signoff.approvals.audit_buffer import fold_facts, unfold_facts
 from signoff.contracts.activity_messages import Authority, GateDecision
 from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGroup, Card, CardRow, Vote
 from signoff.contracts.audit import AuditEntry, AuditKind
-from signoff.contracts.call import CallContext, CallOutcome, RuleReference, ToolDenied
+from signoff.contracts.call import CallContext, CallOutcome, RuleReference, RunRight, ToolDenied
 from signoff.contracts.content import BlobRef, Content
 from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.ids import TurnKey
@@ -24,7 +24,7 @@ from signoff.contracts.turn import SessionEvent
 from signoff.contracts.updates import Updates
 from signoff.formats.replace import replace
 from signoff.testing import a_request
-from signoff.testing.builders import a_permit
+from signoff.testing.builders import a_run_task
 
 Built: TypeAlias = Callable[[], AuditEntry]
 
@@ -62,20 +62,11 @@ BARE = Decision(approval_id=ID, verdict="denied")
 ANSWERED_BARE = {"subject": "", "revision": 1, "delivery_id": "", "key_id": ""}
 ANA = Authority(allowed=True, subject="ana", name="Ana", assurance="mfa", on_behalf="bo", unsigned=True)
 COUNTED = Receipt(status="counted", code="duplicate", approval_id=ID, votes=1, needed=2, message="counted already")
-PERMIT = a_permit(
-    kind="approved",
-    call=CALL,
-    digest=DIGEST,
-    ctx=CTX,
-    approval_id=ID,
-    revision=2,
-    decisions=(ANSWER, BARE),
-    rule=LARGE,
-    policy_hash="p1",
-    doubts=(BARE,),
-)
-FREE = a_permit(call=CALL, digest=DIGEST, ctx=CTX)
-GRANTED = replace(FREE, grant="g1", rule=RuleReference(kind="grant", name="g1"))
+TASK = a_run_task(call=CALL, digest=DIGEST, ctx=CTX, revision=2)
+LOOK = replace(TASK, tool="look", revision=None)
+APPROVED = RunRight(2, LARGE, "p1", decisions=(ANSWER, BARE), doubts=(BARE,))
+FREE = RunRight(rule=LARGE, policy_hash="p1")
+GRANTED = RunRight(rule=RuleReference(kind="grant", name="g1"), grant="g1")
 
 
 def sha256(value: Any) -> str:
@@ -244,7 +235,7 @@ def test_facts_known_to_the_worker_are_omitted_and_restored() -> None:
     other = audit_events.turn_entry("acme", "s1", "t1", AT, subject="guest", **known | {"actor": "clerk"})
     for facts, whole, left in (
         (audit_events.facts_of_begin(ctx), begin, begin.data.keys() - known.keys()),
-        (audit_events.facts_of_end(PERMIT), end, end.data.keys() - {"digest"}),
+        (audit_events.facts_of_end(TASK), end, end.data.keys() - {"digest"}),
     ):
         folded = fold_facts((whole, other), facts)
         assert folded == (replace(whole, data={name: whole.data[name] for name in left}), other)
@@ -367,8 +358,7 @@ def told(meta: Content) -> CallOutcome:
 
 
 COST = {"cost": 0.25, "duration_ms": 1200, "truncated": True}
-RIGHT = {"digest": DIGEST, "rule": LARGE, "policy_hash": "p1"}
-PROVED = RIGHT | {"rule": LARGE.model_dump()}
+PROVED = {"digest": DIGEST, "rule": LARGE.model_dump(), "policy_hash": "p1"}
 
 
 @table(
@@ -395,14 +385,14 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="its arguments were wrong: that was nobody's denial",
     ),
     pytest.param(
-        lambda: call_events.allowed_entry(replace(FREE, **RIGHT), "pay", DEFINITION, "cel", AT),
+        lambda: call_events.allowed_entry(TASK, FREE, DEFINITION, "cel", AT),
         entry(
             "auto", f"allowed/{CALL}/{DIGEST_START}", **OF_CALL, **PROVED, definition=DEFINITION, engines="cel"
         ),
         id="a rule lets it run",
     ),
     pytest.param(
-        lambda: call_events.allowed_entry(GRANTED, "pay", DEFINITION, "", AT),
+        lambda: call_events.allowed_entry(TASK, GRANTED, DEFINITION, "", AT),
         entry(
             "grant", f"allowed/{CALL}/{DIGEST_START}",
             **OF_CALL, digest=DIGEST, rule={"kind": "grant", "name": "g1"}, definition=DEFINITION, grant="g1",
@@ -410,7 +400,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="a remembered answer lets it run",
     ),
     pytest.param(
-        lambda: call_events.started_entry(PERMIT, "pay", "k-ticket", AT),
+        lambda: call_events.started_entry(TASK, APPROVED, "k-ticket", AT),
         entry(
             "execution", f"execution/{CALL}/k-ticket",
             **OF_CALL, **PROVED, ticket="k-ticket", permit="approved", revision=2,
@@ -419,23 +409,23 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="a handler is called: who approved it, and who says that an earlier try did not happen",
     ),
     pytest.param(
-        lambda: call_events.started_entry(replace(FREE, grant="g1"), "look", "", AT),
+        lambda: call_events.started_entry(LOOK, RunRight(grant="g1"), "", AT),
         entry(
             "execution", f"execution/{CALL}/{DIGEST}",
-            approval=ID, call=CALL, tool="look", permit="auto", digest=DIGEST, revision=1, grant="g1",
+            approval=ID, call=CALL, tool="look", permit="auto", digest=DIGEST, grant="g1",
         ),
         id="a read-only one, which has no ticket",
     ),
     pytest.param(
-        lambda: call_events.started_entry(FREE, "look", "", AT, "`to` was cut", {"event": "again"}, "/2"),
+        lambda: call_events.started_entry(LOOK, RunRight(), "", AT, "`to` was cut", {"event": "again"}, "/2"),
         entry(
             "execution", f"execution/{CALL}/{DIGEST}/2", approval=ID, call=CALL, tool="look", permit="auto",
-            digest=DIGEST, revision=1, note="`to` was cut", event="again",
+            digest=DIGEST, note="`to` was cut", event="again",
         ),
         id="its second run, with what was done to its arguments and what else is known",
     ),
     pytest.param(
-        lambda: call_events.finished_entry(PERMIT, RESULT, "k-ticket", AT),
+        lambda: call_events.finished_entry(CTX, RESULT, "k-ticket", AT),
         entry(
             "outcome", f"outcome/{CALL}/k-ticket/ok",
             **OF_CALL, **COST, **became("ok"), gate="execute", ticket="k-ticket",
@@ -444,7 +434,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="it ran: its result is bound by hash",
     ),
     pytest.param(
-        lambda: call_events.finished_entry(PERMIT, FAILED, "", AT),
+        lambda: call_events.finished_entry(CTX, FAILED, "", AT, attempt=DIGEST),
         entry(
             "outcome", f"outcome/{CALL}/{DIGEST}/execution_failed",
             **OF_CALL, **COST, **became("execution_failed"), value=BODY,
@@ -452,17 +442,17 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="a result that lies in the store has the hash it lies under",
     ),
     pytest.param(
-        lambda: call_events.finished_entry(PERMIT, CHANGING, "k-ticket", AT, {"event": "again"}, "/2"),
+        lambda: call_events.finished_entry(CTX, CHANGING, "", AT, {"event": "again"}, f"{DIGEST}/2"),
         entry(
-            "outcome", f"outcome/{CALL}/k-ticket/2/ok",
-            **OF_CALL, **COST, **became("ok"), gate="execute", ticket="k-ticket",
+            "outcome", f"outcome/{CALL}/{DIGEST}/2/ok",
+            **OF_CALL, **COST, **became("ok"), gate="execute",
             value=sha256({"password": SECRET}),
             structured=sha256({"password": SECRET}), updates=["data.city", "level"], event="again",
         ),
         id="it changed the context: by which names, never by which values",
     ),
     pytest.param(
-        lambda: call_events.finished_entry(PERMIT, told(Content(inline={"ms": 4})), "k9", AT),
+        lambda: call_events.finished_entry(CTX, told(Content(inline={"ms": 4})), "k9", AT),
         entry(
             "outcome", f"outcome/{CALL}/k9/ok",
             **OF_CALL, **became("ok"), ticket="k9", value=sha256(""), meta={"ms": 4}, cost=0.0, duration_ms=0,
@@ -471,7 +461,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="what a tool tells of the call is told",
     ),
     pytest.param(
-        lambda: call_events.finished_entry(PERMIT, told(Content(inline={"n": 2**60})), "k9", AT),
+        lambda: call_events.finished_entry(CTX, told(Content(inline={"n": 2**60})), "k9", AT),
         entry(
             "outcome", f"outcome/{CALL}/k9/ok",
             **OF_CALL, **became("ok"), ticket="k9", value=sha256(""), meta="unwritable", cost=0.0, duration_ms=0,
@@ -480,7 +470,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="unless no record can hold it",
     ),
     pytest.param(
-        lambda: call_events.finished_entry(PERMIT, told(Content(blob=BlobRef(sha256=BODY, size=9_000))), "k9", AT),
+        lambda: call_events.finished_entry(CTX, told(Content(blob=BlobRef(sha256=BODY, size=9_000))), "k9", AT),
         entry(
             "outcome", f"outcome/{CALL}/k9/ok",
             **OF_CALL, **became("ok"), ticket="k9", value=sha256(""), cost=0.0, duration_ms=0,
@@ -497,7 +487,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
     ),
     pytest.param(
         lambda: call_events.finished_entry(
-            PERMIT, CallOutcome(call=CALL, tool="pay", code="in_doubt", value=Content(inline={1, 2})), "k9", AT
+            CTX, CallOutcome(call=CALL, tool="pay", code="in_doubt", value=Content(inline={1, 2})), "k9", AT
         ),
         entry(
             "in_doubt", f"outcome/{CALL}/k9/in_doubt",
@@ -507,7 +497,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="nobody knows what became of it; no hash is made up for what has none",
     ),
     pytest.param(
-        lambda: call_events.probe_entry(PERMIT, "pay", "k-ticket", "did_not_happen", AT),
+        lambda: call_events.probe_entry(TASK, "k-ticket", "did_not_happen", AT),
         entry(
             "in_doubt", f"probe/{CALL}/k-ticket/did_not_happen",
             **OF_CALL, ticket="k-ticket", probe="did_not_happen", digest=DIGEST,
@@ -515,7 +505,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="the tool's probe was asked",
     ),
     pytest.param(
-        lambda: call_events.refused_run_entry(PERMIT, "pay", "stale", AT),
+        lambda: call_events.refused_run_entry(TASK, "stale", AT),
         entry(
             "execution", f"refused/{CALL}/{sha256('stale')[:16]}",
             **OF_CALL, refused="stale", permit="approved", digest=DIGEST,

@@ -22,11 +22,11 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from turn_fixtures import query_workflow
 from turn_reset import ANSWERS, reset_turn
 
-from signoff.activities.gate_activity import digest_of
+from signoff.activities.run_rules import digest_of
 from signoff.contracts import names
-from signoff.contracts.activity_messages import GateDecision, GateReply, GateTask, ToolReply, ToolTask
+from signoff.contracts.activity_messages import GateDecision, GateReply, GateTask, RunTask, ToolReply
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import CallContext, Permit
+from signoff.contracts.call import CallContext, RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
@@ -37,7 +37,7 @@ from signoff.formats.replace import replace
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.tool import Tool
 from signoff.temporal.converter import DATA_CONVERTER
-from signoff.testing.builders import a_permit
+from signoff.testing.builders import a_run_task
 
 
 @workflow.defn(name=names.ACTOR_TURN, sandboxed=False)
@@ -110,6 +110,17 @@ class ImpostorTurn:
         )
 
 
+class Claim(RunTask):
+    """The task of a forged run, with more that a worker might believe: it reads none of these fields."""
+
+    decisions: tuple[Decision, ...] = ()
+    doubts: tuple[Decision, ...] = ()
+    rule: RuleReference | None = None
+    policy_hash: str = ""
+    quorum: int = 1
+    override: str = ""
+
+
 @dataclass
 class ForgedTurn:
     impostor: "Impostor"
@@ -128,9 +139,9 @@ class ForgedTurn:
             ImpostorTurn.schedule, args=[activity, activity_id, self.impostor.honest_queue, task]
         )
 
-    async def run(self, tool: str, args: dict[str, Any], permit: Permit, *, ticket: int = 1) -> ToolReply:
-        task = ToolTask(permit=permit, tool=tool, args=Content(inline=args), ticket=ticket)
-        return ToolReply.model_validate(await self.schedule(tool, permit.call, task))
+    async def run(self, tool: str, args: dict[str, Any], claim: RunTask, *, ticket: int = 1) -> ToolReply:
+        task = replace(claim, tool=tool, args=Content(inline=args), ticket=ticket)
+        return ToolReply.model_validate(await self.schedule(tool, claim.call, task))
 
     async def gate(
         self, ctx: CallContext, tool: str, args: dict[str, Any], *, call: str = "c1.1", **fields: Any
@@ -201,20 +212,14 @@ class Impostor:
     def digest(self, ctx: CallContext, tool: str, args: dict[str, Any], call: str = "c1.1") -> str:
         return digest_of(ctx, call, self.tool(tool), args)
 
-    def permit(
+    def claim(
         self, ctx: CallContext, digest: str, decisions: Sequence[Decision], call: str = "c1.1", **fields: Any
-    ) -> Permit:
-        approval = ".".join((ctx.tenant, ctx.session, ctx.turn, call))
-        return a_permit(
-            kind="approved",
-            call=call,
-            digest=digest,
-            ctx=ctx,
-            approval_id=approval,
-            decisions=tuple(decisions),
-            policy_hash=self.policy_hash(fields.pop("tool", "pay")),
-            **fields,
-        )
+    ) -> "Claim":
+        """Claim that these decisions approved a call, at revision 1 unless `fields` say otherwise."""
+        policy_hash = self.policy_hash(fields.pop("tool", "pay"))
+        claims = {"revision": 1, "decisions": tuple(decisions), "policy_hash": policy_hash} | fields
+        known = a_run_task(call=call, digest=digest, ctx=ctx)
+        return Claim(**dict(known) | claims)
 
     def policy_hash(self, tool: str) -> str:
         return load_manifest(self.manifest).policy(tool).hash

@@ -34,7 +34,7 @@ async def bound_to_large(site: AttackSite, impostor: Impostor, to: str) -> tuple
 async def run_large(forged: ForgedTurn, ctx: CallContext, to: str) -> None:
     args = {"amount": LARGE, "to": to}
     given = [each for each in await forged.decisions() if each.verdict == "approved"]
-    await forged.run("pay", args, forged.impostor.permit(ctx, forged.impostor.digest(ctx, "pay", args), given))
+    await forged.run("pay", args, forged.impostor.claim(ctx, forged.impostor.digest(ctx, "pay", args), given))
 
 
 async def test_api_approval_runs_only_the_shown_call(site: AttackSite, impostor: Impostor) -> None:
@@ -115,7 +115,7 @@ async def test_question_forged_by_a_turn_is_not_found(site: AttackSite, impostor
     approval = approval_id(key)
     statuses = ((await ana.see(approval)).status, (await bo.open(approval))[0].status)
     await ana.http.post(f"/v1/approvals/{approval}/decide", json={"verdict": "approved", "digest": digest})
-    await forged.run("pay", args, impostor.permit(ctx, digest, await forged.decisions()))
+    await forged.run("pay", args, impostor.claim(ctx, digest, await forged.decisions()))
     assert site.amounts(to) == []
     assert statuses == (404, 404)
 
@@ -133,6 +133,6 @@ async def test_arguments_other_than_the_approved_ones_do_not_run(site: AttackSit
     asked = impostor.digest(ctx, "pay", {"amount": SMALL, "to": to})
     for args in ({"amount": LARGE, "to": to}, {"amount": SMALL, "to": other}):
         for digest in (asked, impostor.digest(ctx, "pay", args)):
-            reply = await forged.run("pay", args, impostor.permit(ctx, digest, given))
+            reply = await forged.run("pay", args, impostor.claim(ctx, digest, given))
             assert reply.outcome is None or reply.outcome.code != "ok"
     assert (site.amounts(to), site.amounts(other)) == ([], [])

@@ -17,8 +17,8 @@ async def run_with_copies(site: AttackSite, impostor: Impostor, key: TurnKey, to
     copies = [each for each in given if each.approval_id == call and each.edited_args is None]
     forged = await impostor.take_over(key)
     quorum = 2 if tool == "wire" else 1
-    permit = impostor.permit(ctx, impostor.digest(ctx, tool, args), copies, tool=tool, quorum=quorum)
-    await forged.run(tool, args, permit)
+    claim = impostor.claim(ctx, impostor.digest(ctx, tool, args), copies, tool=tool, quorum=quorum)
+    await forged.run(tool, args, claim)
 
 
 @pytest.mark.parametrize("end", ["denied", "withdrawn"])
@@ -78,8 +78,8 @@ async def test_approval_not_used_in_time_lapses(site: AttackSite, impostor: Impo
     assert (await ana.decide(shown)).status_code in (200, 202)
     answered = datetime.now(UTC)
     await passed_since(answered, 2.5)
-    permit = impostor.permit(ctx, impostor.digest(ctx, "hurry", args), await forged.decisions(), tool="hurry")
-    await forged.run("hurry", args, permit)
+    claim = impostor.claim(ctx, impostor.digest(ctx, "hurry", args), await forged.decisions(), tool="hurry")
+    await forged.run("hurry", args, claim)
     assert site.amounts(to) == []
 
 
@@ -100,8 +100,8 @@ async def test_answer_after_the_deadline_is_not_signed(site: AttackSite, imposto
     forged = await impostor.take_over(key, **{names.STATE: forged_view(view, change)})
     await passed_since(due, 0.2)
     answer = await ana.decide(shown)
-    permit = impostor.permit(ctx, impostor.digest(ctx, "brief", args), await forged.decisions(), tool="brief")
-    await forged.run("brief", args, permit)
+    claim = impostor.claim(ctx, impostor.digest(ctx, "brief", args), await forged.decisions(), tool="brief")
+    await forged.run("brief", args, claim)
     assert site.amounts(to) == []
     assert receipt(answer)["code"] == "expired"
 

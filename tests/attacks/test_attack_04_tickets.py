@@ -5,8 +5,7 @@ from impostor import Impostor
 
 from signoff.contracts import names
 from signoff.contracts.activity_messages import OutcomeTask, ToolReply
-from signoff.contracts.content import Content
-from signoff.testing.builders import a_permit
+from signoff.testing.builders import a_run_task
 
 
 async def test_turns_of_one_id_in_two_sessions_both_run(site: AttackSite) -> None:
@@ -30,9 +29,9 @@ async def test_ticket_cannot_be_voided_from_another_turn(site: AttackSite, impos
     digest = impostor.digest(await impostor.ctx(key), "pay", args)
     other = await rui.ask([("look", {"place": "here"})])
     await rui.result(other)
-    permit = a_permit(digest=digest, ctx=await impostor.ctx(other))
+    claim = a_run_task(args=args, digest=digest, ctx=await impostor.ctx(other))
     forged = await impostor.stand(other)
-    task = OutcomeTask(permit=permit, tool="pay", args=Content(inline=args))
+    task = OutcomeTask(run=claim)
     reply = ToolReply.model_validate(await forged.schedule(names.OUTCOME, "1", task))
     assert reply.again == "lapsed"
     assert (await ana.decide(shown)).status_code == 200
@@ -53,8 +52,8 @@ async def test_second_action_under_one_call_is_refused(site: AttackSite, imposto
     ctx = await impostor.ctx(key)
     forged = await impostor.stand(key)
     other = {"amount": 50, "to": to}
-    permit = a_permit(digest=impostor.digest(ctx, "tip", other), ctx=ctx)
-    reply = await forged.run("tip", other, permit)
+    claim = a_run_task(digest=impostor.digest(ctx, "tip", other), ctx=ctx)
+    reply = await forged.run("tip", other, claim)
     assert reply.outcome is not None
     assert (reply.outcome.code, site.amounts(to)) == ("refused", [5])
     assert "another action was begun under this call" in str(reply.outcome.value.inline)

@@ -88,8 +88,8 @@ async def test_forged_audit_entry_cannot_replace_a_true_one(site: AttackSite, im
         for each in true
     ]
     await forged.schedule(names.RECORD, "r1", RecordTask(audit=tuple(lies)))
-    permit = impostor.permit(ctx, digests[1], await forged.decisions())
-    reply = await forged.run("pay", args, permit)
+    claim = impostor.claim(ctx, digests[1], await forged.decisions())
+    reply = await forged.run("pay", args, claim)
     assert reply.outcome is not None
     assert (reply.outcome.code, site.amounts(to)) == ("ok", [9, 9])
     entries = [each for each in await site.person("aud").record(key) if SAID not in json.dumps(each)]

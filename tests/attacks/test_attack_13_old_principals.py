@@ -10,7 +10,7 @@ from signoff.formats.replace import replace
 from signoff.keys.key_files import read_private
 from signoff.keys.signature_form import principal_as_asked
 from signoff.keys.signatures import Signer
-from signoff.testing.builders import a_permit
+from signoff.testing.builders import a_run_task
 
 
 async def stolen(site: AttackSite, impostor: Impostor) -> tuple[ForgedTurn, CallContext]:
@@ -22,8 +22,8 @@ async def stolen(site: AttackSite, impostor: Impostor) -> tuple[ForgedTurn, Call
 
 
 async def tipped(impostor: Impostor, forged: ForgedTurn, ctx: CallContext, args: dict[str, Any]) -> Any:
-    permit = a_permit(call="c1.9", digest=impostor.digest(ctx, "tip", args, "c1.9"), ctx=ctx)
-    return await forged.run("tip", args, permit)
+    claim = a_run_task(call="c1.9", digest=impostor.digest(ctx, "tip", args, "c1.9"), ctx=ctx)
+    return await forged.run("tip", args, claim)
 
 
 async def test_expired_principal_runs_no_call_by_rule(site: AttackSite, impostor: Impostor) -> None:

@@ -20,7 +20,7 @@ async def test_override_that_was_not_shown_runs_nothing(site: AttackSite, impost
     forged = await impostor.take_over(key, **{names.STATE: view})
     assert (await ana.decide(shown)).status_code in (200, 202)
     (site.folder / f"no-{to}").touch()
-    permit = impostor.permit(
+    claim = impostor.claim(
         ctx,
         impostor.digest(ctx, "refund", args),
         await forged.decisions(),
@@ -28,7 +28,7 @@ async def test_override_that_was_not_shown_runs_nothing(site: AttackSite, impost
         rule=PERMISSION_RULE,
         override=override_hash(OBJECTION),
     )
-    reply = await forged.run("refund", args, permit)
+    reply = await forged.run("refund", args, claim)
     assert (site.amounts(to), reply.outcome is None or reply.outcome.code != "ok") == ([], True)
 
 

@@ -16,8 +16,8 @@ async def test_two_approvers_of_one_group_cannot_fill_two_groups(site: AttackSit
     given = [each for each in await impostor.decisions(key) if each.verdict == "approved"]
     assert {each.subject for each in given} == {"fay", "finn"}
     forged = await impostor.take_over(key)
-    permit = impostor.permit(ctx, impostor.digest(ctx, "settle", args), given, tool="settle", quorum=2)
-    await forged.run("settle", args, permit)
+    claim = impostor.claim(ctx, impostor.digest(ctx, "settle", args), given, tool="settle", quorum=2)
+    await forged.run("settle", args, claim)
     assert site.amounts(to) == []
 
 

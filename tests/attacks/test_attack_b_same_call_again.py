@@ -102,6 +102,6 @@ async def test_restored_store_pays_once(attacked_server: ServerHandle, tmp_path:
         for process in ("worker", "gateway"):
             await site.start(process)
         forged = await impostor.take_over(key, **{names.STATE: None})
-        permit = impostor.permit(ctx, impostor.digest(ctx, "pay", args), given)
-        await forged.run("pay", args, permit)
+        claim = impostor.claim(ctx, impostor.digest(ctx, "pay", args), given)
+        await forged.run("pay", args, claim)
         assert site.amounts(to) == [9]

@@ -151,7 +151,7 @@ async def test_worker_role_cannot_reopen_a_done_ticket(
     changed = await taken.execute(gone, key.workflow_id)
     ctx, given = await insider.ctx(key), await insider.decisions(key)
     forged = await insider.stand(key)
-    await forged.run("pay", args, insider.permit(ctx, insider.digest(ctx, "pay", args), given))
+    await forged.run("pay", args, insider.claim(ctx, insider.digest(ctx, "pay", args), given))
     assert (changed, site_of_roles.amounts(to)) == ("UPDATE 0", [7])
 
 
@@ -212,8 +212,8 @@ async def test_forged_question_with_other_approvers_runs_nothing(
     given = await forged.decisions()
     assert [each.question_hash for each in given] == [question_hash(false)]
     for revision in (1, 2):
-        permit = insider.permit(ctx, insider.digest(ctx, "pay", args), given, revision=revision)
-        reply = await forged.run("pay", args, permit)
+        claim = insider.claim(ctx, insider.digest(ctx, "pay", args), given, revision=revision)
+        reply = await forged.run("pay", args, claim)
         assert reply.outcome is None or reply.outcome.code != "ok"
     assert site_of_roles.amounts(to) == []
 
@@ -266,8 +266,8 @@ async def test_approval_of_a_forged_question_runs_only_its_own_arguments(
     given = await forged.decisions()
     for revision in (1, 2):
         for args in (large, small):
-            permit = insider.permit(ctx, insider.digest(ctx, "pay", args), given, revision=revision)
-            await forged.run("pay", large, permit)
+            claim = insider.claim(ctx, insider.digest(ctx, "pay", args), given, revision=revision)
+            await forged.run("pay", large, claim)
     assert 9_400 not in site_of_roles.amounts(to)
 
 
@@ -296,5 +296,5 @@ async def test_forged_ticket_holds_a_call_back(
     for each in (args, large):
         # For a ticket held elsewhere, the honest worker does not know the outcome and tries again.
         with contextlib.suppress(WorkflowUpdateFailedError):
-            await forged.run("pay", each, insider.permit(ctx, insider.digest(ctx, "pay", each), given))
+            await forged.run("pay", each, insider.claim(ctx, insider.digest(ctx, "pay", each), given))
     assert site_of_roles.amounts(to) == []

@@ -36,8 +36,8 @@ async def swap(forged: ForgedTurn, ctx: CallContext, view: TurnView, to: str) ->
 
 async def run_large(forged: ForgedTurn, ctx: CallContext, to: str) -> None:
     args = {"amount": LARGE, "to": to}
-    permit = forged.impostor.permit(ctx, forged.impostor.digest(ctx, "pay", args), await forged.decisions())
-    await forged.run("pay", args, permit)
+    claim = forged.impostor.claim(ctx, forged.impostor.digest(ctx, "pay", args), await forged.decisions())
+    await forged.run("pay", args, claim)
 
 
 async def test_page_answer_counts_only_for_the_shown_question(site: AttackSite, impostor: Impostor) -> None:

@@ -2,7 +2,7 @@ import pytest
 from attack_site import AttackSite, approval_id, payee
 from impostor import Impostor
 
-from signoff.testing.builders import a_permit
+from signoff.testing.builders import a_run_task
 
 
 async def remembered(site: AttackSite, to: str) -> str:
@@ -32,7 +32,7 @@ async def test_denied_call_runs_by_no_grant(call: str, site: AttackSite, imposto
     gate_decision = await forged.gate(ctx, "gift", args, call=call)
     assert (gate_decision.kind, gate_decision.outcome and gate_decision.outcome.code) == ("settled", "denied")
     digest = impostor.digest(ctx, "gift", args, call)
-    reply = await forged.run("gift", args, a_permit(call=call, digest=digest, ctx=ctx, grant=grant))
+    reply = await forged.run("gift", args, a_run_task(call=call, digest=digest, ctx=ctx, grant=grant))
     assert site.amounts(to) == [6]
     assert reply.outcome is not None
     assert reply.outcome.code == "refused"
@@ -40,7 +40,7 @@ async def test_denied_call_runs_by_no_grant(call: str, site: AttackSite, imposto
 
 async def test_waiting_call_runs_by_no_grant(site: AttackSite, impostor: Impostor) -> None:
     # Ana's request waits when Bo creates a grant for other gifts: the waiting call stays hers to decide. With
-    # `RunRights._is_unbarred` always true the 5 were given while Ana's request waited.
+    # `RunRights.holds` always true the 5 were given while Ana's request waited.
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
     args = {"amount": 5, "to": to}
     key = await rui.ask([("gift", args)])
@@ -48,7 +48,7 @@ async def test_waiting_call_runs_by_no_grant(site: AttackSite, impostor: Imposto
     grant = await remembered(site, to)
     ctx, view = await impostor.ctx(key), await impostor.view(key)
     forged = await impostor.take_over(key, **{"state": view})
-    permit = a_permit(digest=impostor.digest(ctx, "gift", args), ctx=ctx, grant=grant)
-    reply = await forged.run("gift", args, permit)
+    claim = a_run_task(digest=impostor.digest(ctx, "gift", args), ctx=ctx, grant=grant)
+    reply = await forged.run("gift", args, claim)
     assert (reply.again, site.amounts(to)) == ("stale", [6])
     assert (await ana.decide(shown, "denied")).json()["state"] == "denied"

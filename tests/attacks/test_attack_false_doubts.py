@@ -3,12 +3,12 @@ from typing import Any
 
 import pytest
 from attack_site import AttackSite, Shown, approval_id, payee, receipt, until
-from impostor import ForgedTurn, Impostor
+from impostor import Claim, ForgedTurn, Impostor
 from real_time import let_pass
 from temporalio.client import WorkflowUpdateFailedError
 
 from signoff.contracts.activity_messages import GateDecision
-from signoff.contracts.call import CallContext, Permit
+from signoff.contracts.call import CallContext
 from signoff.contracts.ids import TurnKey
 from signoff.formats.replace import replace
 from signoff.store.store import RUNS_SECONDS
@@ -36,7 +36,7 @@ async def doubted(site: AttackSite, key: TurnKey) -> Shown:
 
 async def lost(
     site: AttackSite, impostor: Impostor, to: str, tool: str = "haul", *approvers: str
-) -> tuple[TurnKey, CallContext, Permit]:
+) -> tuple[TurnKey, CallContext, Claim]:
     """Kill the worker midway. Return the permit once the honest turn asks."""
     rui, args = site.person("rui"), {"amount": 9, "to": to}
     key = await rui.ask([(tool, args)])
@@ -47,14 +47,14 @@ async def lost(
         pass
     await doubted(site, key)
     ctx = await impostor.ctx(key)
-    permit = impostor.permit(ctx, impostor.digest(ctx, tool, args), await impostor.decisions(key), tool=tool)
+    claim = impostor.claim(ctx, impostor.digest(ctx, tool, args), await impostor.decisions(key), tool=tool)
     let_go(site, to)
-    return key, ctx, permit
+    return key, ctx, claim
 
 
-async def again(forged: ForgedTurn, permit: Permit, tool: str, args: dict[str, Any]) -> None:
+async def again(forged: ForgedTurn, claim: Claim, tool: str, args: dict[str, Any]) -> None:
     doubts = tuple(each for each in await forged.decisions() if each.revision != 1)
-    await forged.run(tool, args, replace(permit, doubts=doubts), ticket=2)
+    await forged.run(tool, args, replace(claim, doubts=doubts), ticket=2)
 
 
 async def test_running_call_is_not_asked_about(site: AttackSite, impostor: Impostor) -> None:
@@ -67,20 +67,20 @@ async def test_running_call_is_not_asked_about(site: AttackSite, impostor: Impos
     await ana.approve(approval_id(key))
     await begun(site, to)
     ctx, view = await impostor.ctx(key), await impostor.view(key)
-    permit = impostor.permit(ctx, impostor.digest(ctx, "haul", args), await impostor.decisions(key), tool="haul")
+    claim = impostor.claim(ctx, impostor.digest(ctx, "haul", args), await impostor.decisions(key), tool="haul")
     forged = await impostor.take_over(key, **{"state": view})
     why = "a worker is held for lost when it was not heard of for so long, by the clock of its store"
     await asyncio.to_thread(let_pass, RUNS_SECONDS + 5, why)
     with pytest.raises(WorkflowUpdateFailedError):
-        await forged.gate(ctx, "haul", args, doubt=1, doubt_of=permit.digest)
+        await forged.gate(ctx, "haul", args, doubt=1, doubt_of=claim.digest)
     shown = await ana.see(approval_id(key))
     if shown.view["kind"] == "in_doubt":
         await ana.decide(shown)
-        await again(forged, permit, "haul", args)
+        await again(forged, claim, "haul", args)
     let_go(site, to)
 
     async def summary() -> GateDecision | None:
-        gate_decision = await forged.gate(ctx, "haul", args, doubt=1, doubt_of=permit.digest)
+        gate_decision = await forged.gate(ctx, "haul", args, doubt=1, doubt_of=claim.digest)
         return gate_decision if gate_decision.outcome is not None else None
 
     await until(lambda: _ledger(site, to))
@@ -114,16 +114,16 @@ async def test_call_confirmed_as_happened_is_not_asked_about_again(site: AttackS
     # questions about that attempt, Bo's "it did not" hauled 9 crates more.
     to, ana, bo = payee(), site.person("ana"), site.person("bo")
     args = {"amount": 9, "to": to}
-    key, ctx, permit = await lost(site, impostor, to)
+    key, ctx, claim = await lost(site, impostor, to)
     view = await impostor.view(key)
     forged = await impostor.take_over(key, **{"state": view})
     reply = receipt(await ana.decide(await ana.see(approval_id(key)), "happened", result="I see it in the bank"))
     assert reply["state"] == "happened"
-    gate_decision = await forged.gate(ctx, "haul", args, doubt=1, doubt_of=permit.digest)
+    gate_decision = await forged.gate(ctx, "haul", args, doubt=1, doubt_of=claim.digest)
     shown = await bo.see(approval_id(key))
     if shown.view["state"] == "pending":
         await bo.decide(shown)
-    await again(forged, permit, "haul", args)
+    await again(forged, claim, "haul", args)
     assert (gate_decision.kind, site.amounts(to)) == ("settled", [])
 
 
@@ -132,23 +132,23 @@ async def test_answers_to_several_outcome_questions_do_not_add_up(site: AttackSi
     # answers to earlier questions counted, 9 crates were hauled after one answer to each of two questions.
     to, ana, bo, cy = payee(), site.person("ana"), site.person("bo"), site.person("cy")
     args = {"amount": 9, "to": to}
-    key, ctx, permit = await lost(site, impostor, to, "haul_by_two", "ana", "bo")
+    key, ctx, claim = await lost(site, impostor, to, "haul_by_two", "ana", "bo")
     view = await impostor.view(key)
     forged = await impostor.take_over(key, **{"state": view})
     assert receipt(await ana.decide(await ana.see(approval_id(key))))["status"] == "counted"
-    await forged.gate(ctx, "haul_by_two", args, doubt=1, doubt_of=permit.digest, agent_says="Once more.")
+    await forged.gate(ctx, "haul_by_two", args, doubt=1, doubt_of=claim.digest, agent_says="Once more.")
     assert receipt(await cy.decide(await cy.waiting(approval_id(key))))["status"] == "counted"
-    await again(forged, permit, "haul_by_two", args)
+    await again(forged, claim, "haul_by_two", args)
     assert site.amounts(to) == []
     # Bo gives it up: from now on no question opens, and no answer makes it run.
     assert (
         receipt(await bo.decide(await bo.waiting(approval_id(key)), "denied", reason="leave it"))["state"] == "denied"
     )
     gate_decision = await forged.gate(
-        ctx, "haul_by_two", args, doubt=1, doubt_of=permit.digest, agent_says="And once more."
+        ctx, "haul_by_two", args, doubt=1, doubt_of=claim.digest, agent_says="And once more."
     )
     assert gate_decision.kind == "settled"
-    await again(forged, permit, "haul_by_two", args)
+    await again(forged, claim, "haul_by_two", args)
     assert site.amounts(to) == []
 
 

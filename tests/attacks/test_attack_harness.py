@@ -32,6 +32,6 @@ async def test_impostor_reaches_the_tool_with_an_approved_permit(site: AttackSit
     assert (await ana.decide(shown)).status_code == 200
     [decision] = await forged.decisions()
     assert (decision.subject, decision.signature != "") == ("ana", True)
-    reply = await forged.run("pay", args, impostor.permit(ctx, impostor.digest(ctx, "pay", args), [decision]))
+    reply = await forged.run("pay", args, impostor.claim(ctx, impostor.digest(ctx, "pay", args), [decision]))
     assert reply.outcome is not None
     assert (reply.outcome.code, site.amounts(to)) == ("ok", [9])

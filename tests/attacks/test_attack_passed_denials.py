@@ -7,7 +7,7 @@ from impostor import Impostor
 
 from signoff.formats.replace import replace
 from signoff.temporal.embedded_server import ServerHandle
-from signoff.testing.builders import a_permit
+from signoff.testing.builders import a_run_task
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -48,8 +48,8 @@ async def test_remembered_denial_beats_a_remembered_approval(site: AttackSite, i
     await rui.result(large)
     ctx, forged = await impostor.ctx(large), await impostor.stand(large)
     args = {"amount": 500, "to": to}
-    permit = a_permit(digest=impostor.digest(ctx, "gift", args), ctx=ctx, grant=grant)
-    reply = await forged.run("gift", args, permit)
+    claim = a_run_task(digest=impostor.digest(ctx, "gift", args), ctx=ctx, grant=grant)
+    reply = await forged.run("gift", args, claim)
     assert reply.outcome is not None
     assert (reply.outcome.code, site.amounts(to)) == ("denied", [6])
 
@@ -58,7 +58,7 @@ async def test_denied_read_never_runs_and_an_approved_read_runs_once(
     attacked_server: ServerHandle, tmp_path: Path
 ) -> None:
     # A waiting or denied read runs by no rule that trusts a turn, and an approved one runs once. With reads accepted
-    # by `_was_denied` and `_is_unbarred`, `peek` ran while Ana was asked and after she denied it. Without a ticket for
+    # by `_was_denied` and `holds`, `peek` ran while Ana was asked and after she denied it. Without a ticket for
     # approved reads, `view` ran three times more, and the audit log had one run.
     async with changed_site(attacked_server, tmp_path, READS) as (site, impostor, site_folder):
         impostor.manifest = site_folder / "signoff.yaml"
@@ -74,10 +74,10 @@ async def reads_of_what_is_denied(site: AttackSite, impostor: Impostor) -> tuple
     ctx = await impostor.ctx(key)
     result = replace(ctx, extra={**ctx.extra, "budget": "open"})
     forged = await impostor.take_over(key)
-    permit = a_permit(digest=impostor.digest(result, "peek", args), ctx=result)
-    waiting = await forged.run("peek", args, permit)
+    claim = a_run_task(digest=impostor.digest(result, "peek", args), ctx=result)
+    waiting = await forged.run("peek", args, claim)
     assert receipt(await ana.decide(shown, "denied", reason="never"))["state"] == "denied"
-    denied = await forged.run("peek", args, permit)
+    denied = await forged.run("peek", args, claim)
     assert denied.outcome is not None
     return waiting.again, denied.outcome.code
 
@@ -89,8 +89,8 @@ async def reads_of_what_was_approved(site: AttackSite, impostor: Impostor) -> tu
     await site.person("ana").approve(approval_id(key))
     await site.person("rui").result(key)
     ctx, forged = await impostor.ctx(key), await impostor.stand(key)
-    permit = impostor.permit(ctx, impostor.digest(ctx, "view", args), [], tool="view")
-    found = [(await forged.run("view", args, permit)).outcome for _ in range(3)]
+    claim = impostor.claim(ctx, impostor.digest(ctx, "view", args), [], tool="view")
+    found = [(await forged.run("view", args, claim)).outcome for _ in range(3)]
     codes = [each.code if each is not None else "" for each in found]
     kinds = [each["kind"] for each in await site.person("aud").record(key)]
     return codes, site.amounts(to), kinds.count("execution")

@@ -65,9 +65,7 @@ async def test_approval_that_ran_cannot_be_voided(site: AttackSite, impostor: Im
     assert ("Ran, approved by Ana" in page, "Bo Berg" in page, site.amounts(to)) == (True, False, [400])
 
 
-async def test_unstored_approval_in_a_permit_runs_nothing_despite_accept_unsigned(
-    site: AttackSite, impostor: Impostor
-) -> None:
+async def test_unstored_approval_runs_nothing_despite_accept_unsigned(site: AttackSite, impostor: Impostor) -> None:
     to, bo = payee(), site.person("bo")
     args = {"amount": 400, "to": to}
     key = await site.person("rui").ask([("petty", args)])
@@ -80,8 +78,8 @@ async def test_unstored_approval_in_a_permit_runs_nothing_despite_accept_unsigne
         verdict="approved",
         subject="ana",
     )
-    permit = impostor.permit(ctx, impostor.digest(ctx, "petty", args), [raw], tool="petty", revision=1)
-    await forged.run("petty", args, permit)
+    claim = impostor.claim(ctx, impostor.digest(ctx, "petty", args), [raw], tool="petty", revision=1)
+    await forged.run("petty", args, claim)
     response = await bo.decide(shown, "denied", reason="never")
     assert (response.status_code, site.amounts(to)) == (200, [])
     ran = claimed("c1.1", tool="petty", decided_by="bo", approval_id=approval_id(key))
@@ -110,7 +108,7 @@ async def test_author_of_a_void_answer_is_not_credited(site: AttackSite, imposto
     assert receipt(await bo.decide(await bo.see(approval_id(key))))["status"] == "accepted"
     found = (await rui.turn(key))["calls"][0]["outcome"]
     assert (found["code"], found["decided_by"], site.amounts(to)) == ("in_doubt", "", [])
-    await forged.run("pay", args, impostor.permit(ctx, impostor.digest(ctx, "pay", args), []))
+    await forged.run("pay", args, impostor.claim(ctx, impostor.digest(ctx, "pay", args), []))
     assert site.amounts(to) == [400]
     credited = []
     for who in ("ana", "bo"):

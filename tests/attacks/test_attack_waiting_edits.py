@@ -84,7 +84,7 @@ async def test_edit_held_back_by_a_turn_is_worthless_after_a_denial(site: Attack
     after = await ana.see(approval_id(key))
     assert (after.view["revision"], after.view["state"]) == (1, "denied")
     digest = impostor.digest(ctx, "petty", large)
-    await forged.run("petty", large, impostor.permit(ctx, digest, [kept], tool="petty", revision=2))
+    await forged.run("petty", large, impostor.claim(ctx, digest, [kept], tool="petty", revision=2))
     assert site.ledger(to) == []
 
 
@@ -102,7 +102,7 @@ async def test_approval_refused_by_a_turn_is_void_and_names_no_decider(site: Att
     assert "Bo" not in answer.text
     assert (receipt(answer)["status"], (await ana.see(approval_id(key))).view["state"]) == ("refused", "pending")
     digest = impostor.digest(ctx, "pay", {"amount": ASKED, "to": to})
-    await forged.run("pay", {"amount": ASKED, "to": to}, impostor.permit(ctx, digest, await forged.decisions()))
+    await forged.run("pay", {"amount": ASKED, "to": to}, impostor.claim(ctx, digest, await forged.decisions()))
     assert site.ledger(to) == []
 
 

@@ -11,9 +11,9 @@ from signoff.approvals.call_events import allowed_entry
 from signoff.audit.events import EVENT_TYPES, event_from_record, schema_name, schema_of_type, tenant_of_stream
 from signoff.audit.record import Record, place_record, record_from_entry
 from signoff.contracts.audit import AuditEntry, AuditKind
-from signoff.contracts.call import RuleReference
+from signoff.contracts.call import RuleReference, RunRight
 from signoff.testing import a_request
-from signoff.testing.builders import a_permit
+from signoff.testing.builders import a_run_task
 
 CALL = "main.s1.t1.c1.1"
 DISPATCHED = {"source": "actor:desk", "event": "tool_call:pay", "permit": "approved"}
@@ -89,8 +89,8 @@ def test_rule_in_an_event_matches_the_engine_format() -> None:
     # schema declared the rule a text, as it was before it became a record.
     rule = RuleReference(kind="global", name="small")
     request = a_request(rule=rule)
-    permit = a_permit(digest="d" * 64, rule=rule)
-    for entry in (question_entry(request, AT), allowed_entry(permit, "pay", "d" * 64, "", AT)):
+    task, right = a_run_task(digest="d" * 64), RunRight(rule=rule)
+    for entry in (question_entry(request, AT), allowed_entry(task, right, "d" * 64, "", AT)):
         found = some(event_from_record(record(entry.kind, **entry.data)))
         assert found.data["rule"] == {"kind": "global", "name": "small"}
         Draft202012Validator(schema_of_type(schema_name(found.type))).validate(found.data)

@@ -9,9 +9,8 @@ from signoff.cli.local.installation import find_installation
 from signoff.cli.local.tools import _explain, find_tool
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
-from signoff.formats.replace import replace
 from signoff.registry.gates.inventory import inventory
-from signoff.registry.gates.local_decision import GateName, settled_decision
+from signoff.registry.gates.judged_call import GateName, settled_decision
 
 PAY = '{"amount": %d, "to": "Ana", "pin": "4711-very-secret"}'
 PERMISSIONS = """
@@ -103,7 +102,7 @@ def test_unchecked_permission_is_a_question_in_json() -> None:
     row = next(each for each in inventory(catalog) if each.tool == "pay")
     call = CallPart(call="c1.1", tool="pay", args=Content(inline={}))
     found = settled_decision(call, "permission", "refused", "asked first", tool)
-    entries = [_explain(tool, row, each)["call"]["kind"] for each in (found, replace(found, awaits_permission=True))]
+    entries = [_explain(tool, row, each)["call"]["kind"] for each in (found, found._replace(awaits_permission=True))]
     assert entries == ["settled", "question"]
 
 

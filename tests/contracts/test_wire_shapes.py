@@ -79,4 +79,4 @@ def test_turn_result_omits_its_defaults() -> None:
 
 def test_every_activity_message_is_an_activity_message_subclass() -> None:
     """A message of another class would be written in full, unnoticed."""
-    assert {each.__name__ for each in messages()} >= {"ModelTask", "ModelReply", "GateTask", "GateReply", "ToolTask"}
+    assert {each.__name__ for each in messages()} >= {"ModelTask", "ModelReply", "GateTask", "GateReply", "RunTask"}

@@ -13,7 +13,7 @@ from signoff.contracts.call import CallContext
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.people.directory import principal_of
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.results.reducers import reduce_result
@@ -45,7 +45,7 @@ def pinned(style: str, person: str, **where: Any) -> CallContext:
     return CallContext(actor="desk", session="s", turn="t", tenant="main", user=user, **where)
 
 
-def judged(style: str, person: str, tool: str, args: dict[str, Any]) -> LocalGateDecision:
+def judged(style: str, person: str, tool: str, args: dict[str, Any]) -> JudgedCall:
     ctx = pinned(style, person, extra={"data": {"destination": "Lisbon"}}, **place(style, tool))
     return judge(CATALOGS[style], ctx, CallPart(call="c1.1", tool=tool, args=Content(inline=args)), args, Tally())
 

@@ -17,7 +17,7 @@ from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.catalog_variant import derive
 from signoff.registry.cel_context import ContextFields
 from signoff.registry.gates.actor_bounds import actor_bounds, autonomy_rules, check_escalation
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.gates.pipeline import GateFacts, judge
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.normal_form import normal_form
@@ -37,7 +37,7 @@ def catalog_with(*tools: Tool, **fields: Any) -> Catalog:
     return build_catalog(tools=tools, actors=[an_actor(**fields), an_actor("other")])
 
 
-def judged(catalog: Catalog, name: str, actor: str = "desk", **args: Any) -> LocalGateDecision:
+def judged(catalog: Catalog, name: str, actor: str = "desk", **args: Any) -> JudgedCall:
     return judge(catalog, pinned(actor), a_call(name), args, Tally())
 
 

@@ -13,7 +13,7 @@ from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.function import tool
 from signoff.registry.gates.actor_filters import mcp_parts
 from signoff.registry.gates.inventory import inventory
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.handler_adapters import run_elsewhere
 from signoff.registry.tool import Tool
@@ -49,7 +49,7 @@ def seen(found: Catalog, **ctx: Any) -> list[str]:
     return advertised
 
 
-def ruled(found: Catalog, name: str, **ctx: Any) -> LocalGateDecision:
+def ruled(found: Catalog, name: str, **ctx: Any) -> JudgedCall:
     return judge(found, pinned(**ctx), a_call(name), GOOD, Tally())
 
 

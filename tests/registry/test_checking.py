@@ -11,7 +11,7 @@ from signoff.formats.json_schema import SchemaProblem
 from signoff.registry.catalog import build_catalog
 from signoff.registry.function import tool
 from signoff.registry.gates.argument_check import check_arguments, final_arguments, problem_remarks
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.hooks import Correction
 from signoff.registry.tool import Tool
@@ -21,7 +21,7 @@ OPEN: dict[str, Any] = {"type": "object"}
 MISFIT = "The arguments do not fit the schema: `totalCost` must be of type number."
 
 
-def ruled(tool: Tool, args: Any = GOOD) -> LocalGateDecision:
+def ruled(tool: Tool, args: Any = GOOD) -> JudgedCall:
     return judge(build_catalog(tools=(tool,), actors=(an_actor(),)), pinned(), a_call(), args, Tally())
 
 

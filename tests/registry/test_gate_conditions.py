@@ -9,18 +9,17 @@ from hypothesis import strategies as st
 from registry_kit import a_call, a_tool, an_actor, pinned
 from tables import table
 
-from signoff.contracts.activity_messages import Tally
+from signoff.contracts.activity_messages import GateDecision, Tally
 from signoff.contracts.call import PERMISSION_RULE, CallCode, RuleReference
 from signoff.contracts.errors import RegistrationError
 from signoff.contracts.usage import UsageLimit
 from signoff.formats.json_schema import SchemaProblem
-from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.compiled_policy import RulesVerdict
 from signoff.registry.actor import Route, Step, Surface
 from signoff.registry.capabilities import KINDS, Capabilities
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.gates.local_decision import GateName, LocalGateDecision, denied_decision, settled_decision
+from signoff.registry.gates.judged_call import GateName, JudgedCall, denied_decision, settled_decision
 from signoff.registry.gates.pipeline import GateFacts, by_verdict, judge
 from signoff.registry.hooks import Correction, HookContext, Permission, hook_context
 from signoff.registry.scopes.position import Resolution
@@ -34,16 +33,16 @@ async def asked(*result: Any) -> Any:
     raise AssertionError("nothing pure asks")
 
 
-def ruled(tool: Tool, args: Any = GOOD, *policies: GlobalRule, **fields: Any) -> LocalGateDecision:
+def ruled(tool: Tool, args: Any = GOOD, *policies: GlobalRule, **fields: Any) -> JudgedCall:
     approvers = fields.pop("approvers", ("role:approvers",))
     catalog = build_catalog(tools=(tool,), actors=(an_actor(),), policies=policies, default_approvers=approvers)
     dry_run = fields.pop("dry_run", False)
     found = judge(catalog, pinned(), a_call(tool.name), args, Tally(), dry_run=dry_run, known=GateFacts(**fields))
     # In English.
-    return replace(found, words=(found.message,) if found.words else ())
+    return found._replace(words=(found.message,) if found.words else ())
 
 
-def facts(found: LocalGateDecision) -> tuple[str, str, str]:
+def facts(found: JudgedCall) -> tuple[str, str, str]:
     return found.kind, found.gate, found.code
 
 
@@ -348,7 +347,7 @@ def test_hook_context_holds_the_pinned_fields() -> None:
         result.tenant = "other"  # type: ignore[misc]
 
 
-def summary(code: CallCode, gate: GateName, message: str, tool: Tool | None = None) -> LocalGateDecision:
+def summary(code: CallCode, gate: GateName, message: str, tool: Tool | None = None) -> JudgedCall:
     return settled_decision(a_call(), gate, code, message, tool)
 
 
@@ -365,7 +364,7 @@ def test_missing_capability_message_names_the_tool() -> None:
 def test_permission_refusals_have_exact_messages() -> None:
     tool = a_tool(check_permissions=asked)
     message = "nobody has asked whether `book_flight` is permitted"
-    assert ruled(tool) == replace(summary("refused", "permission", message, tool), awaits_permission=True)
+    assert ruled(tool) == summary("refused", "permission", message, tool)._replace(awaits_permission=True)
     why = "Permission denied: not yours"
     denied = ruled(tool, permission=Permission.deny("not yours"))
     assert denied == denied_decision(a_call(), "permission", why, tool)
@@ -400,7 +399,7 @@ def test_known_verdict_decides_the_call() -> None:
     catalog = build_catalog(tools=(tool,), actors=(an_actor(),))
     verdict = catalog.policy(tool.activity).judge(GOOD, {})
     found = by_verdict(catalog.tool_view(pinned()), a_call(), tool, verdict, NO_BOUND)
-    assert found == LocalGateDecision(call="c1.1", kind="run", tool=tool, verdict=verdict)
+    assert found == JudgedCall(GateDecision(call="c1.1", kind="run"), tool=tool, verdict=verdict)
 
 
 def test_tool_that_waits_for_step_data_does_not_run() -> None:

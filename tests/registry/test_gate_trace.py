@@ -5,10 +5,9 @@ from tables import table
 
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.limits import MAX_CALLS
-from signoff.formats.replace import replace
 from signoff.registry.catalog import build_catalog
 from signoff.registry.gates.gate_trace import GateTraceEntry, gate_trace
-from signoff.registry.gates.local_decision import GateName, LocalGateDecision
+from signoff.registry.gates.judged_call import GateName, JudgedCall
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.tool import Tool
 
@@ -16,7 +15,7 @@ GOOD = {"flight": "TP 531", "totalCost": 420}
 GATES: tuple[GateName, ...] = get_args(GateName)
 
 
-def found(tool: Tool, args: Any = GOOD, **fields: Any) -> LocalGateDecision:
+def found(tool: Tool, args: Any = GOOD, **fields: Any) -> JudgedCall:
     catalog = build_catalog(tools=(tool,), actors=(an_actor(),))
     return judge(catalog, pinned(), a_call(), args, fields.pop("tally", Tally()), **fields)
 
@@ -56,7 +55,7 @@ def test_trace_of_the_last_gate_names_the_rule(tool: Tool, words: str) -> None:
     assert entries[-1] == GateTraceEntry("approval", "decides", f"{words}{decision.verdict.why}")
     # Without a policy reason, no separator remains.
     assert decision.verdict.why != ""
-    bare = gate_trace(replace(decision, verdict=None), with_arguments=True)
+    bare = gate_trace(decision._replace(verdict=None), with_arguments=True)
     assert bare[-1].words == words.removesuffix(": ")
 
 

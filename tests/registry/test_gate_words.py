@@ -6,7 +6,7 @@ import pytest
 from registry_kit import a_tool, an_actor, pinned
 from tables import table
 
-from signoff.contracts.activity_messages import Tally, TurnLimits
+from signoff.contracts.activity_messages import GateDecision, Tally, TurnLimits
 from signoff.contracts.call import (
     IN_DOUBT_RULE,
     PERMISSION_RULE,
@@ -21,12 +21,11 @@ from signoff.contracts.limits import ARGUMENTS_BYTES, MAX_CALLS, MAX_CALLS_PER_T
 from signoff.contracts.message import CallPart
 from signoff.formats.bounds import SEND_IN_PARTS
 from signoff.formats.json_schema import SchemaProblem
-from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import ExternalAgent
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.argument_check import PROBLEMS_SHOWN
-from signoff.registry.gates.local_decision import GateName, LocalGateDecision, denied_decision, settled_decision
+from signoff.registry.gates.judged_call import GateName, JudgedCall, denied_decision, settled_decision
 from signoff.registry.gates.pipeline import judge, next_tally
 from signoff.registry.tool import Tool
 
@@ -43,19 +42,19 @@ def proposed(tool: str = "book_flight", **fields: Any) -> CallPart:
     return CallPart(call="c7.3", tool=tool, args=Content(inline={}), **fields)
 
 
-def judged(found: Catalog, args: Any = GOOD, tally: Tally | None = None, **fields: Any) -> LocalGateDecision:
+def judged(found: Catalog, args: Any = GOOD, tally: Tally | None = None, **fields: Any) -> JudgedCall:
     call = fields.pop("call", proposed())
     decision = judge(found, fields.pop("ctx", pinned()), call, args, tally or Tally(), **fields)
     return in_english(decision)
 
 
-def in_english(found: LocalGateDecision) -> LocalGateDecision:
-    return replace(found, words=(found.message,) if found.words else ())
+def in_english(found: JudgedCall) -> JudgedCall:
+    return found._replace(words=(found.message,) if found.words else ())
 
 
 def settled(
     gate: GateName, code: CallCode, message: str, tool: Tool | None = None, call: CallPart | None = None
-) -> LocalGateDecision:
+) -> JudgedCall:
     return settled_decision(call or proposed(), gate, code, message, tool)
 
 
@@ -170,7 +169,8 @@ def test_denial_by_a_policy_has_its_reason() -> None:
     tool = a_tool(requires_approval=ApprovalPolicy(deny_if="args.totalCost > 100.0"))
     gate_decision = judged(catalog(tool))
     why = gate_decision.verdict.why
-    assert gate_decision == replace(denied_decision(proposed(), "approval", why, tool), verdict=gate_decision.verdict)
+    denied = denied_decision(proposed(), "approval", why, tool)
+    assert gate_decision == denied._replace(verdict=gate_decision.verdict)
     assert gate_decision.verdict.verdict == "deny"
 
 
@@ -224,8 +224,8 @@ def test_run_and_ask_decisions_have_no_message() -> None:
     free, gated = a_tool(), a_tool("gated", requires_approval=True)
     found = catalog(free, gated)
     run, ask = judged(found), judged(found, call=proposed("gated"))
-    assert run == LocalGateDecision(call="c7.3", kind="run", tool=free, verdict=run.verdict)
-    assert ask == LocalGateDecision(call="c7.3", kind="ask", tool=gated, verdict=ask.verdict)
+    assert run == JudgedCall(GateDecision(call="c7.3", kind="run"), tool=free, verdict=run.verdict)
+    assert ask == JudgedCall(GateDecision(call="c7.3", kind="ask"), tool=gated, verdict=ask.verdict)
     assert (run.verdict.verdict, ask.verdict.verdict) == ("auto", "ask")
 
 
@@ -289,9 +289,8 @@ def test_handler_not_yet_called_asks() -> None:
     rule = RuleReference(kind="handler", handler="test_gate_words:never_called")
     reasons = (*gate_decision.before_handler.reasons, Remark.of("handler"))
     asks = dataclasses.replace(gate_decision.before_handler, verdict="ask", rule=rule, rule_text="", reasons=reasons)
-    assert gate_decision == LocalGateDecision(
-        call="c7.3",
-        kind="ask",
+    assert gate_decision == JudgedCall(
+        GateDecision(call="c7.3", kind="ask"),
         tool=found.registry.resolve("book_flight"),
         verdict=asks,
         before_handler=gate_decision.before_handler,

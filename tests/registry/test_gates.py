@@ -15,7 +15,7 @@ from signoff.contracts.ids import is_tool_name
 from signoff.contracts.limits import MAX_CALLS, MAX_IDENTICAL_CALLS, RECENT_CALLS
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.gates.pipeline import GateFacts, judge, next_tally
 from signoff.registry.tool import Tool
 
@@ -30,12 +30,12 @@ def catalog(*tools: Tool, **fields: Any) -> Catalog:
     return build_catalog(tools=tools or (a_tool(),), actors=(an_actor(),), **fields)
 
 
-def ruled(found: Catalog, name: str = "book_flight", args: Any = GOOD, **fields: Any) -> LocalGateDecision:
+def ruled(found: Catalog, name: str = "book_flight", args: Any = GOOD, **fields: Any) -> JudgedCall:
     tally = fields.pop("tally", Tally())
     return judge(found, fields.pop("ctx", pinned()), a_call(name, fields.pop("malformed", "")), args, tally, **fields)
 
 
-def facts(found: LocalGateDecision) -> tuple[str, str, str]:
+def facts(found: JudgedCall) -> tuple[str, str, str]:
     return found.kind, found.gate, found.code
 
 

@@ -15,13 +15,12 @@ from signoff.contracts.grant import Grant, GrantScope
 from signoff.contracts.limits import MAX_REMEMBERED_USES
 from signoff.contracts.names import PEER
 from signoff.contracts.person import Principal
-from signoff.formats.replace import replace
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import ExternalAgent
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.grant_match import GrantMatcher
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
@@ -199,11 +198,11 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ALLOWED = ApprovalPolicy(allow_remember=True)
 
 
-def judged(policy: Any = ALLOWED, args: Any = GOOD, ctx: CallContext | None = None) -> LocalGateDecision:
+def judged(policy: Any = ALLOWED, args: Any = GOOD, ctx: CallContext | None = None) -> JudgedCall:
     return judge(catalog(a_tool(requires_approval=policy)), ctx or pinned(), a_call(), args, Tally())
 
 
-def grant(found: LocalGateDecision, **fields: Any) -> Grant:
+def grant(found: JudgedCall, **fields: Any) -> Grant:
     assert found.tool is not None
     assert found.verdict is not None
     definition = definition_hash(found.tool)
@@ -221,7 +220,7 @@ def grant(found: LocalGateDecision, **fields: Any) -> Grant:
     return a_grant(**own, like=GrantScope(**like | scope))
 
 
-def applies(found: LocalGateDecision, given: Grant, policy: Any = ALLOWED, args: Any = GOOD, **ctx: Any) -> bool:
+def applies(found: JudgedCall, given: Grant, policy: Any = ALLOWED, args: Any = GOOD, **ctx: Any) -> bool:
     matcher = GrantMatcher(catalog(a_tool(requires_approval=policy)))
     return matcher.applies(given, pinned(**ctx), found, args, FixedDirectory(PEOPLE))
 
@@ -290,9 +289,9 @@ def test_approval_grant_must_still_be_valid_and_a_denial_need_not(fields: dict[s
 def test_approval_grant_does_not_apply_to_always_asked_calls(rule: RuleReference) -> None:
     found = judged()
     assert found.verdict is not None
-    doubted = replace(found, verdict=dataclasses.replace(found.verdict, rule=rule))
+    doubted = found._replace(verdict=dataclasses.replace(found.verdict, rule=rule))
     assert not applies(doubted, grant(found, like_rule=rule))
-    assert not applies(replace(found, verdict=None), grant(found))
+    assert not applies(found._replace(verdict=None), grant(found))
 
 
 def test_arguments_without_a_canonical_form_match_no_grant() -> None:
@@ -337,9 +336,9 @@ def test_grant_people_are_looked_up_in_the_tenant_of_the_call() -> None:
 def test_grant_applies_only_to_calls_that_would_be_asked() -> None:
     found = judged()
     given = grant(found)
-    assert not applies(replace(found, kind="run"), given)
-    assert not applies(replace(found, kind="settled"), given)
-    assert not applies(replace(found, tool=None), given)
+    assert not applies(found.decide(kind="run"), given)
+    assert not applies(found.decide(kind="settled"), given)
+    assert not applies(found._replace(tool=None), given)
     forgets = judged(True)
     assert not applies(forgets, grant(forgets), True)
 
@@ -351,7 +350,7 @@ def test_grant_costs_the_steps_of_its_predicate() -> None:
     dear = grant(found, like_exact="", like_where="args.totalCost < 500.0 && args.flight.startsWith('TP')")
     assert 0 < matcher.steps(cheap, found, GOOD) < matcher.steps(dear, found, GOOD)
     assert matcher.steps(grant(found), found, GOOD) == 0
-    assert matcher.steps(cheap, replace(found, tool=None), GOOD) == 0
+    assert matcher.steps(cheap, found._replace(tool=None), GOOD) == 0
     assert matcher.steps(grant(found, like_where="args.seats < 5.0"), found, GOOD) == 0
 
 

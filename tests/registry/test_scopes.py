@@ -15,7 +15,7 @@ from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.actor import Actor, Route, Step, Surface, ToolUse
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.cel_context import context_fields
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.scopes.scope_builder import _Build
@@ -38,7 +38,7 @@ def summary(catalog: Catalog, route: str = "", step: str = "", **fields: Any) ->
     return [each.name for each in catalog.offered_tools("desk", pinned(route=route, step=step, **fields))[:-1]]
 
 
-def ruled(catalog: Catalog, name: str, route: str = "", step: str = "", **fields: Any) -> LocalGateDecision:
+def ruled(catalog: Catalog, name: str, route: str = "", step: str = "", **fields: Any) -> JudgedCall:
     return judge(catalog, pinned(route=route, step=step, **fields), a_call(name), GOOD, Tally())
 
 
@@ -206,7 +206,7 @@ def test_filter_reason_does_not_reveal_a_hidden_tool(hidden: str) -> None:
     actor = an_actor(tools=listed, routes=(route,), surfaces=surfaces)
     found = ruled(build_catalog(tools=tools, actors=[actor], policies=rules), "pay", "r", "s", channel="chat")
     assert found.message.startswith("Unknown tool: pay")
-    assert "noon" not in found.model_dump_json()
+    assert "noon" not in found.decision.model_dump_json()
 
 
 def test_filter_reason_without_a_filter_is_refused() -> None:

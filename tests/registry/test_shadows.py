@@ -17,7 +17,7 @@ from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, ShownArgu
 from signoff.registry.actor import Route, Step, ToolUse
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.inventory import inventory
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.tool import Tool
@@ -32,7 +32,7 @@ def over(near: Tool | ToolUse, far: Tool, shadowing: str = "allow", **fields: An
     return build_catalog(tools=[far], actors=[actor], **fields)
 
 
-def ruled(catalog: Catalog, cost: float = 20.0, route: str = "r", step: str = "", **fields: Any) -> LocalGateDecision:
+def ruled(catalog: Catalog, cost: float = 20.0, route: str = "r", step: str = "", **fields: Any) -> JudgedCall:
     ctx = pinned(route=route, step=step, **fields)
     return judge(catalog, ctx, a_call(), {"flight": "TP 9", "totalCost": cost}, Tally())
 
@@ -216,7 +216,7 @@ LAYERS = st.lists(st.none() | POLICIES, min_size=4, max_size=4)
 ORDER = ("run", "ask", "denied")
 
 
-def _verdict(found: LocalGateDecision) -> int:
+def _verdict(found: JudgedCall) -> int:
     return ORDER.index("denied" if found.code == "denied" else found.kind)
 
 

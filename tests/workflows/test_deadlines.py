@@ -17,7 +17,7 @@ from turn_fixtures import (
     yes,
 )
 
-from signoff.activities.tool_activity import tool_activities
+from signoff.activities.run_once import tool_activities
 from signoff.contracts import names
 from signoff.contracts.ids import show_code
 from signoff.contracts.receipt import Receipt

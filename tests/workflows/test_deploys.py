@@ -17,7 +17,7 @@ from turn_fixtures import (
     yes,
 )
 
-from signoff.activities import tool_activity
+from signoff.activities import run_once
 from signoff.contracts.completion import Completion
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import TurnResult, TurnView
@@ -123,7 +123,7 @@ async def test_approved_tool_removed_from_the_actors_list_is_not_available(turn_
 async def test_tool_removed_from_every_worker_is_not_available(
     turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch, ledger: Ledger
 ) -> None:
-    monkeypatch.setattr(tool_activity, "WORKERS_TRIED", 3)
+    monkeypatch.setattr(run_once, "WORKERS_TRIED", 3)
     key = await suspended(turn_rig, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, False, name="look", effect="")])
     async with turn_rig.running(changed, SCRIPT) as turns:
@@ -136,7 +136,7 @@ async def test_tool_removed_from_every_worker_is_not_available(
 async def test_attempts_of_a_removed_tool_log_one_warning(
     turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(tool_activity, "WORKERS_TRIED", 4)
+    monkeypatch.setattr(run_once, "WORKERS_TRIED", 4)
     key = await suspended(turn_rig, [pay_tool(Ledger())])
     changed = catalog_of([pay_tool(Ledger(), False, name="look", effect="")])
     with caplog.at_level(logging.WARNING):

@@ -19,7 +19,7 @@ from turn_fixtures import (
     yes,
 )
 
-from signoff.activities import tool_activity
+from signoff.activities import run_once
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.receipt import Receipt
@@ -71,7 +71,7 @@ async def ends_of(turns: RunningTurns, keys: Iterable[TurnKey]) -> list[TurnResu
 @pytest.mark.long
 @pytest.mark.timeout(600)
 async def test_waiting_turns_survive_a_catalog_change(turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_activity, "WORKERS_TRIED", 2)
+    monkeypatch.setattr(run_once, "WORKERS_TRIED", 2)
     old, new, model = Ledger(), Ledger(), ScriptedModel(react)
     kinds: dict[TurnKey, str] = {}
     catalog = catalog_of([pay_tool(old, name=name) for name in KINDS])

@@ -10,12 +10,11 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from turn_fixtures import GUEST, Ledger, TurnRig, catalog_of, pay_tool, yes
 
-from signoff.activities.gate_activity import digest_of
-from signoff.activities.permit_check import SignaturePolicy, approval_of, check_permit, voter_set
+from signoff.activities.run_rules import SignaturePolicy, approval_of, check_run, digest_of, voter_set
 from signoff.approvals.machine import vote_of
 from signoff.approvals.request_state import StoredAnswer
-from signoff.contracts.activity_messages import Authority, Tally
-from signoff.contracts.call import CallContext, Permit
+from signoff.contracts.activity_messages import Authority, RunTask, Tally
+from signoff.contracts.call import CallContext
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
@@ -25,11 +24,11 @@ from signoff.keys.signatures import Verifier
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, RequiresApproval
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.registry import definition_hash
 from signoff.store.questions.approval_rows import ApprovalRows
-from signoff.testing.builders import a_permit, a_person, a_question
+from signoff.testing.builders import a_person, a_question, a_run_task
 from signoff.testing.scripted_model import calls, respond
 
 KEY = TurnKey("main", "s", "t")
@@ -103,19 +102,18 @@ def offered(catalog: Catalog) -> set[str]:
     return {tool.name for tool in catalog.offered_tools("desk", CTX)}
 
 
-def permit_of(catalog: Catalog, tool: str, args: Any, votes: list[Decision], kind: str) -> Permit:
+def task_of(catalog: Catalog, tool: str, args: Any, revision: int | None) -> RunTask:
     found = catalog.registry.resolve(tool)
     assert found is not None
-    policy_hash = catalog.policy(tool).hash
-    return a_permit(found, args, kind=kind, ctx=CTX, decisions=tuple(votes), policy_hash=policy_hash)
+    return a_run_task(found, args, ctx=CTX, revision=revision)
 
 
-def gates(catalog: Catalog, tool: str, args: Any) -> LocalGateDecision:
+def gates(catalog: Catalog, tool: str, args: Any) -> JudgedCall:
     return judge(catalog, CTX, CallPart(call="c1.1", tool=tool, args=Content(inline=args)), args, Tally())
 
 
 def rows_of(
-    catalog: Catalog, tool: str, args: Any, found: LocalGateDecision, votes: Sequence[Decision]
+    catalog: Catalog, tool: str, args: Any, found: JudgedCall, votes: Sequence[Decision]
 ) -> ApprovalRows | None:
     present = catalog.registry.resolve(tool)
     if found.kind != "ask" or present is None:
@@ -164,8 +162,7 @@ def test_unoffered_tools_never_execute_and_gated_calls_need_decisions(
         assert tool in offered(asked)
     if first.kind == "settled" and (not forged or asked.registry.resolve(tool) is None or not isinstance(args, dict)):
         return
-    kind = "auto" if first.kind == "run" or (forged and not votes) else "approved"
-    permit = permit_of(asked, tool, args, votes, kind)
+    task = task_of(asked, tool, args, None if first.kind == "run" or (forged and not votes) else 1)
     second = gates(runs, tool, args)
     present = runs.registry.resolve(tool)
     if second.kind == "settled" or present is None:
@@ -174,23 +171,23 @@ def test_unoffered_tools_never_execute_and_gated_calls_need_decisions(
     digest = digest_of(CTX, "c1.1", present, args)
     rows = rows_of(asked, tool, args, first, votes)
     terms = runs.terms(tool, second.verdict)
-    worth = check_permit(
-        permit,
+    worth = check_run(
+        task,
         digest,
         second,
         runs.policy(tool),
         terms,
         signature_policy=SignaturePolicy(Verifier(), development=True),
         voters=voter_set(runs, runs.people, CTX, tool, terms, NOW, rows.questions if rows else ()),
-        approval=approval_of(permit, rows),
+        approval=approval_of(task.revision, rows),
         now=NOW,
     )
     event(f"{second.kind}: {worth.kind}")
     if worth.kind != "run":
         return
-    assert permit.digest == digest
-    # A permit cannot claim more: approvers approved only the question that they were asked.
-    assert permit.kind == "auto" or first.kind == "ask"
+    assert task.digest == digest
+    # A task cannot claim more: approvers approved only the question that they were asked.
+    assert task.revision is None or first.kind == "ask"
     if second.kind == "ask":
         about = [vote for vote in votes if vote.approval_id == "main.s.t.c1.1" and vote.revision in (None, 1)]
         people = {vote.subject for vote in about if vote.verdict == "approved"} & {"approver", "ana"}

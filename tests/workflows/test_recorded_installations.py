@@ -21,7 +21,7 @@ from sqlalchemy import text
 from temporalio.client import Client, WorkflowExecutionStatus
 from turn_fixtures import Ledger, RunningTurns, doubted, no, pay_tool, withdrawn, yes
 
-from signoff.activities import tool_activity
+from signoff.activities import run_once
 from signoff.contracts import names
 from signoff.contracts.audit import CloudEvent
 from signoff.contracts.ids import SessionKey, TurnKey
@@ -142,7 +142,7 @@ async def test_recorded_store_is_migrated_with_its_waiting_requests(version: str
 async def test_recorded_turns_are_decided_by_the_current_version(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tool_activity, "WORKERS_TRIED", 2)
+    monkeypatch.setattr(run_once, "WORKERS_TRIED", 2)
     keys, longer = recorded_turns(version), pay_tool(Ledger()).requires_approval
 
     def changed(ledger: Ledger) -> list[Tool]:

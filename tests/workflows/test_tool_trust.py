@@ -14,8 +14,8 @@ from turn_fixtures import GUEST, ApprovalPolicy, Ledger, RunningTurns, TurnRig, 
 
 from signoff.approvals.digest import question_hash
 from signoff.contracts import names
-from signoff.contracts.activity_messages import OutcomeTask, ToolReply, ToolTask
-from signoff.contracts.call import REQUESTER_RULE, CallContext, CallOutcome, Permit
+from signoff.contracts.activity_messages import OutcomeTask, RunTask, ToolReply
+from signoff.contracts.call import REQUESTER_RULE, CallContext, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
@@ -26,7 +26,7 @@ from signoff.people.directory import development_directory
 from signoff.policy.approval_policy import RequiresApproval
 from signoff.store.questions.questions import Questions
 from signoff.store.tickets import ticket_key
-from signoff.testing.builders import a_permit, a_person
+from signoff.testing.builders import a_person, a_run_task
 from signoff.testing.questions import answer, ask
 from signoff.testing.scripted_model import calls, respond
 
@@ -67,18 +67,17 @@ class Forge:
     ledger: Ledger
     key: TurnKey
 
-    def permit(self, args: dict[str, Any] | None = None, **fields: Any) -> Permit:
+    def task(self, args: dict[str, Any] | None = None, **fields: Any) -> RunTask:
         tool = some(self.turns.deps.catalog.registry.resolve("pay"))
         ctx = replace(
             CallContext(actor="desk", session=self.key.session, turn=self.key.turn, tenant=self.key.tenant, user=GUEST),
             **fields.pop("ctx", {}),
         )
-        policy_hash = self.turns.deps.catalog.policy("pay").hash
-        return a_permit(tool, args or ARGS, **{"kind": "approved", "ctx": ctx, "policy_hash": policy_hash} | fields)
+        return a_run_task(tool, args or ARGS, **{"revision": 1, "ctx": ctx} | fields)
 
     async def ask(self, call: str = "c1.1", user: Principal = GUEST) -> None:
         tool = some(self.turns.deps.catalog.registry.resolve("pay"))
-        await ask(self.turns.deps, self.permit(call=call, ctx={"user": user}).ctx, tool, ARGS, call=call)
+        await ask(self.turns.deps, self.task(call=call, ctx={"user": user}).ctx, tool, ARGS, call=call)
 
     async def approve(self, **fields: Any) -> None:
         await answer(self.turns.deps.store, self.decision(**fields))
@@ -88,14 +87,14 @@ class Forge:
 
     async def run(
         self,
-        permit: Permit,
+        task: RunTask,
         *,
         workflow_type: str = names.ACTOR_TURN,
         args: dict[str, Any] | None = None,
         activity_id: str = "c1.1",
         **fields: Any,
     ) -> ToolReply:
-        task = ToolTask(permit=permit, tool="pay", args=Content(inline=args or ARGS), **fields)
+        task = replace(task, args=Content(inline=args) if args else task.args, **fields)
         return ToolReply.model_validate(await self.schedule("pay", task, workflow_type, activity_id))
 
     async def schedule(self, activity: str, task: Any, workflow_type: str, activity_id: str = "c1.1") -> Any:
@@ -135,10 +134,10 @@ def refused(reply: ToolReply) -> str:
     return str(reply.outcome.value.inline)
 
 
-async def test_valid_permit_reaches_the_handler(turn_rig: TurnRig) -> None:
+async def test_approved_call_reaches_the_handler(turn_rig: TurnRig) -> None:
     async with forging(turn_rig) as forge:
         await forge.approve()
-        reply = await forge.run(forge.permit())
+        reply = await forge.run(forge.task())
     assert some(reply.outcome).code == "ok"
     assert len(forge.ledger.rows) == 1
 
@@ -146,10 +145,10 @@ async def test_valid_permit_reaches_the_handler(turn_rig: TurnRig) -> None:
 @pytest.mark.row("N06")
 async def test_standalone_activity_is_refused(turn_rig: TurnRig) -> None:
     async with forging(turn_rig) as forge:
-        task = ToolTask(permit=forge.permit(decisions=(forge.decision(),)), tool="pay", args=Content(inline=ARGS))
+        await forge.approve()
         reply: ToolReply = await turn_rig.client.execute_activity(
             "pay",
-            task,
+            forge.task(),
             id="c1.1",
             task_queue=turn_rig.task_queue,
             start_to_close_timeout=timedelta(seconds=20),
@@ -159,12 +158,12 @@ async def test_standalone_activity_is_refused(turn_rig: TurnRig) -> None:
     assert forge.ledger.rows == []
 
 
-async def test_permit_is_refused_to_another_workflow_type_turn_or_call(turn_rig: TurnRig) -> None:
+async def test_task_is_refused_to_another_workflow_type_turn_or_call(turn_rig: TurnRig) -> None:
     async with forging(turn_rig) as forge:
-        permit = forge.permit(decisions=(forge.decision(),))
-        foreign = await forge.run(permit, workflow_type="Intruder")
-        turn = await forge.run(forge.permit(decisions=(forge.decision(),), ctx={"turn": "another"}))
-        call = await forge.run(permit, activity_id="c1.2")
+        task = forge.task()
+        foreign = await forge.run(task, workflow_type="Intruder")
+        turn = await forge.run(forge.task(ctx={"turn": "another"}))
+        call = await forge.run(task, activity_id="c1.2")
     assert "only inside a turn" in refused(foreign)
     assert "another turn" in refused(turn)
     assert "another call" in refused(call)
@@ -172,49 +171,31 @@ async def test_permit_is_refused_to_another_workflow_type_turn_or_call(turn_rig:
 
 
 @pytest.mark.row("B66", "V11")
-async def test_permit_without_decisions_is_refused(turn_rig: TurnRig) -> None:
+async def test_task_without_stored_decisions_is_refused(turn_rig: TurnRig) -> None:
     async with forging(turn_rig) as forge:
-        reply = await forge.run(forge.permit(quorum=0))
+        reply = await forge.run(forge.task())
     assert "too few" in refused(reply)
-    assert forge.ledger.rows == []
-
-
-async def test_decision_about_another_call_revision_or_question_is_refused(turn_rig: TurnRig) -> None:
-    others: dict[str, dict[str, Any]] = {
-        "another call": {"approval_id": "main.s.t.c1.2"},
-        "a denial": {"verdict": "denied"},
-        "another revision": {"revision": 2},
-        "another question": {"question_hash": "0" * 64},
-        "nobody": {"subject": ""},
-    }
-    async with forging(turn_rig) as forge:
-        for what, fields in others.items():
-            reply = await forge.run(forge.permit(decisions=(forge.decision(**fields),)))
-            assert refused(reply), what
     assert forge.ledger.rows == []
 
 
 async def test_one_person_voting_twice_is_no_quorum(turn_rig: TurnRig) -> None:
     async with forging(turn_rig, ApprovalPolicy(quorum=2)) as forge:
-        twice = (forge.decision(), forge.decision())
-        reply = await forge.run(forge.permit(decisions=twice, quorum=1))
-        other = await forge.run(forge.permit(decisions=twice, quorum=1, policy_hash="another"))
+        reply = await forge.run(forge.task())
         await forge.approve()
         await forge.approve(delivery_id="again")
-        more = await forge.run(forge.permit(quorum=1))
+        more = await forge.run(forge.task())
         assert forge.ledger.rows == []
         await forge.approve(subject="ana", delivery_id="of ana")
-        allowed = await forge.run(forge.permit(quorum=2))
+        allowed = await forge.run(forge.task())
     assert "too few" in refused(more)
     assert "too few" in refused(reply)
-    assert "too few" in refused(other)
     assert some(allowed.outcome).code == "ok"
 
 
 @pytest.mark.row("N07")
 async def test_arguments_swapped_after_the_approval_are_refused(turn_rig: TurnRig) -> None:
     async with forging(turn_rig) as forge:
-        reply = await forge.run(forge.permit(decisions=(forge.decision(),)), args={"amount": 9_000, "to": "Eve"})
+        reply = await forge.run(forge.task(), args={"amount": 9_000, "to": "Eve"})
     assert (refused(reply) != "", reply.again) == (True, "stale")
     assert forge.ledger.rows == []
 
@@ -222,14 +203,14 @@ async def test_arguments_swapped_after_the_approval_are_refused(turn_rig: TurnRi
 async def test_arguments_that_break_the_schema_never_reach_the_handler(turn_rig: TurnRig) -> None:
     async with forging(turn_rig) as forge:
         args = {"amount": "all of it"}
-        reply = await forge.run(forge.permit(args, decisions=(forge.decision(),)), args=args)
+        reply = await forge.run(forge.task(args), args=args)
     assert some(reply.outcome).code == "input_invalid"
     assert forge.ledger.rows == []
 
 
-async def test_automatic_permit_is_refused_when_the_policy_asks(turn_rig: TurnRig) -> None:
+async def test_call_by_rule_is_refused_when_the_policy_asks(turn_rig: TurnRig) -> None:
     async with forging(turn_rig) as forge:
-        reply = await forge.run(forge.permit(kind="auto"))
+        reply = await forge.run(forge.task(revision=None))
     assert (refused(reply) != "", reply.again) == (True, "policy")
     assert forge.ledger.rows == []
 
@@ -238,7 +219,7 @@ async def test_raised_tier_in_a_forged_context_is_refused(turn_rig: TurnRig) -> 
     small = {"amount": 5}
     raised = {"user": replace(GUEST, tier="trusted")}
     async with forging(turn_rig, RULE) as forge:
-        reply = await forge.run(forge.permit(small, kind="auto", ctx=raised), args=small)
+        reply = await forge.run(forge.task(small, revision=None, ctx=raised), args=small)
     assert (refused(reply) != "", reply.again) == (True, "policy")
     assert forge.ledger.rows == []
 
@@ -259,11 +240,11 @@ async def test_turn_started_with_a_raised_tier_asks_an_approver(turn_rig: TurnRi
 async def test_second_ticket_is_refused_until_the_first_is_given_up(turn_rig: TurnRig) -> None:
     async with forging(turn_rig) as forge:
         await forge.approve()
-        permit = forge.permit()
-        early = await forge.run(permit, ticket=2)
-        first = await forge.run(permit)
-        again = await forge.run(permit)
-        late = await forge.run(permit, ticket=2)
+        task = forge.task()
+        early = await forge.run(task, ticket=2)
+        first = await forge.run(task)
+        again = await forge.run(task)
+        late = await forge.run(task, ticket=2)
     assert "not given up" in refused(early)
     assert some(first.outcome).code == "ok"
     assert again.outcome == late.outcome == first.outcome
@@ -273,11 +254,10 @@ async def test_second_ticket_is_refused_until_the_first_is_given_up(turn_rig: Tu
 async def test_foreign_workflow_cannot_void_a_ticket(turn_rig: TurnRig) -> None:
     async with forging(turn_rig) as forge:
         await forge.approve()
-        permit = forge.permit()
-        task = OutcomeTask(permit=permit, tool="pay")
-        reply = ToolReply.model_validate(await forge.schedule(names.OUTCOME, task, "Intruder", "x"))
-        ticket = await turn_rig.store.read_ticket(ticket_key(permit.digest, 1))
-        outcome = await forge.run(permit)
+        task = forge.task()
+        reply = ToolReply.model_validate(await forge.schedule(names.OUTCOME, OutcomeTask(run=task), "Intruder", "x"))
+        ticket = await turn_rig.store.read_ticket(ticket_key(task.digest, 1))
+        outcome = await forge.run(task)
     assert "only inside a turn" in refused(reply)
     assert ticket is None
     assert isinstance(outcome.outcome, CallOutcome)
@@ -302,26 +282,18 @@ async def signed_forging(turn_rig: TurnRig, policy: RequiresApproval) -> AsyncIt
 async def test_impostor_without_gateway_signatures_is_refused(turn_rig: TurnRig) -> None:
     async with signed_forging(turn_rig, True) as (forge, asker, decision):
         ctx = {"user": asker}
-        genuine = forge.permit(decisions=(decision,), ctx=ctx)
+        genuine = forge.task(ctx=ctx)
         raised = {"user": replace(asker, tier="trusted")}
-        nobody_answered = {
-            "what is not signed": forge.permit(decisions=(forge.decision(),), ctx=ctx),
-            "what somebody else is said to have signed": forge.permit(
-                decisions=(replace(decision, subject="ana"),), ctx=ctx
-            ),
-            "what is signed and lies nowhere": genuine,
-        }
-        for what, permit in nobody_answered.items():
-            assert "too few" in refused(await forge.run(permit)), what
+        assert "too few" in refused(await forge.run(genuine))
         await answer(turn_rig.store, decision)
         others = {
-            "the requester is not signed": forge.permit(decisions=(decision,)),
-            "the gateway did not sign": forge.permit(decisions=(decision,), ctx=raised),
+            "the requester is not signed": forge.task(),
+            "the gateway did not sign": forge.task(ctx=raised),
         }
-        for why, permit in others.items():
-            assert why in refused(await forge.run(permit))
+        for why, task in others.items():
+            assert why in refused(await forge.run(task))
         large = {"amount": 9_000}
-        changed = await forge.run(forge.permit(large, decisions=(decision,), ctx=ctx), args=large)
+        changed = await forge.run(forge.task(large, ctx=ctx), args=large)
         assert (refused(changed) != "", changed.again) == (True, "stale")
         assert "only inside a turn" in refused(await forge.run(genuine, workflow_type="Intruder"))
         assert forge.ledger.rows == []
@@ -334,10 +306,10 @@ async def test_decision_copied_from_another_call_is_refused(turn_rig: TurnRig) -
     async with signed_forging(turn_rig, True) as (forge, asker, decision):
         await answer(turn_rig.store, decision)
         await forge.ask("c1.2", asker)
-        permit = forge.permit(decisions=(decision,), ctx={"user": asker}, call="c1.2")
-        reply = await forge.run(permit, activity_id="c1.2")
+        task = forge.task(ctx={"user": asker}, call="c1.2")
+        reply = await forge.run(task, activity_id="c1.2")
         await answer(turn_rig.store, replace(decision, approval_id=yes(forge.key, "c1.2").approval_id))
-        again = await forge.run(permit, activity_id="c1.2")
+        again = await forge.run(task, activity_id="c1.2")
     assert "too few" in refused(reply)
     assert "a decision" in refused(again)
     assert forge.ledger.rows == []
@@ -347,9 +319,9 @@ async def test_attributes_edited_in_the_context_are_refused(turn_rig: TurnRig) -
     rule = ApprovalPolicy(auto_approve_if="args.amount < 10.0")
     small = {"amount": 5}
     async with signed_forging(turn_rig, rule) as (forge, asker, _):
-        permit = forge.permit(small, kind="auto", ctx={"user": asker}, call="c1.3")
-        genuine = await forge.run(permit, args=small, activity_id="c1.3")
-        edited = forge.permit(small, kind="auto", ctx={"user": asker, "extra": {"user.rank": 9}}, call="c1.2")
+        task = forge.task(small, revision=None, ctx={"user": asker}, call="c1.3")
+        genuine = await forge.run(task, args=small, activity_id="c1.3")
+        edited = forge.task(small, revision=None, ctx={"user": asker, "extra": {"user.rank": 9}}, call="c1.2")
         reply = await forge.run(edited, args=small, activity_id="c1.2")
     assert some(genuine.outcome).code == "ok"
     assert (refused(reply) != "", reply.again) == (True, "policy")

@@ -37,7 +37,9 @@ from signoff.temporal.embedded_server import ServerOptions, free_port, run_serve
 from signoff.testing.fake_whatsapp import FakeWhatsApp, fake_whatsapp
 
 PHONE: Final = FakeWhatsApp.identities[0]
-NAMED: Final = frozenset({"approval_id", "approval", "delivery_id", "verdict", "decision", "question_hash", "permit"})
+NAMED: Final = frozenset(
+    {"approval_id", "approval", "delivery_id", "verdict", "decision", "decisions", "question_hash", "ticket"}
+)
 """Fields that hold an answer or identify its request."""
 SECONDS: Final = 30.0
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from signoff.approvals.audit_buffer import KnownFacts
 from signoff.approvals.edit_diff import row_changes
-from signoff.contracts.activity_messages import Authority
+from signoff.contracts.activity_messages import Authority, RunTask
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry, AuditKind
-from signoff.contracts.call import CallContext, Permit, RuleReference, type_from_code
+from signoff.contracts.call import CallContext, RuleReference, type_from_code
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.content import Words
 from signoff.contracts.decision import Decision
@@ -216,8 +216,8 @@ def facts_of_begin(ctx: CallContext) -> KnownFacts:
     return KnownFacts("turn/begun", drop_empty(about))
 
 
-def facts_of_end(permit: Permit) -> KnownFacts:
-    return KnownFacts(f"ending/{permit.call}/", {"digest": permit.digest})
+def facts_of_end(run: RunTask) -> KnownFacts:
+    return KnownFacts(f"ending/{run.call}/", {"digest": run.digest})
 
 
 def session_entry(tenant: str, session: str, turn: str, event: SessionEvent) -> AuditEntry:

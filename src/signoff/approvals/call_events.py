@@ -17,9 +17,9 @@ from signoff.approvals.audit_events import (
     rule_fact,
     turn_stream,
 )
-from signoff.contracts.activity_messages import GateDecision
+from signoff.contracts.activity_messages import GateDecision, RunTask
 from signoff.contracts.audit import AuditEntry, AuditKind
-from signoff.contracts.call import CallContext, CallOutcome, LateReport, Permit
+from signoff.contracts.call import CallContext, CallOutcome, LateReport, RunRight
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
@@ -71,77 +71,73 @@ def settled_entry(
     )
 
 
-def allowed_entry(permit: Permit, tool: str, definition: str, engines: str, at: datetime) -> AuditEntry:
+def allowed_entry(run: RunTask, right: RunRight, definition: str, engines: str, at: datetime) -> AuditEntry:
     """Record that a rule or a grant allows a call without asking approvers."""
     return _of_turn(
-        permit.ctx,
-        "grant" if permit.grant else "auto",
-        f"allowed/{permit.call}/{permit.digest[:SHORT]}",
+        run.ctx,
+        "grant" if right.grant else "auto",
+        f"allowed/{run.call}/{run.digest[:SHORT]}",
         at,
-        call=permit.call,
-        tool=tool,
-        digest=permit.digest,
+        call=run.call,
+        tool=run.tool,
+        digest=run.digest,
         definition=definition,
-        rule=rule_fact(permit.rule),
-        policy_hash=permit.policy_hash,
+        rule=rule_fact(right.rule),
+        policy_hash=right.policy_hash,
         engines=engines,
-        grant=permit.grant,
+        grant=right.grant,
     )
 
 
 def started_entry(
-    permit: Permit,
-    tool: str,
+    run: RunTask,
+    right: RunRight,
     ticket: str,
     at: datetime,
     note: str = "",
     facts: Mapping[str, Any] | None = None,
     attempt: str = "",
 ) -> AuditEntry:
-    """Recorded before the handler is called, with its verified permit.
+    """Recorded before the handler is called.
 
     `ticket` is empty for a read that needs none. `attempt` distinguishes the runs of such a read. `note` describes
     changed arguments or accepted deviations.
     """
     return _of_turn(
-        permit.ctx,
+        run.ctx,
         "execution",
-        f"execution/{permit.call}/{ticket or permit.digest}{attempt}",
+        f"execution/{run.call}/{ticket or run.digest}{attempt}",
         at,
-        call=permit.call,
-        tool=tool,
+        call=run.call,
+        tool=run.tool,
         ticket=ticket,
-        permit=permit.kind,
-        digest=permit.digest,
-        revision=permit.revision,
-        rule=rule_fact(permit.rule),
-        policy_hash=permit.policy_hash,
-        grant=permit.grant,
-        decisions=[_decision_facts(decision) for decision in permit.decisions],
-        doubts=[_decision_facts(decision) for decision in permit.doubts],
+        permit=_kind(right.revision),
+        digest=run.digest,
+        revision=right.revision,
+        rule=rule_fact(right.rule),
+        policy_hash=right.policy_hash,
+        grant=right.grant,
+        decisions=[_decision_facts(decision) for decision in right.decisions],
+        doubts=[_decision_facts(decision) for decision in right.doubts],
         note=note,
         **(facts or {}),
     )
 
 
 def finished_entry(
-    permit: Permit,
+    ctx: CallContext,
     outcome: CallOutcome,
     ticket: str,
     at: datetime,
     facts: Mapping[str, Any] | None = None,
     attempt: str = "",
 ) -> AuditEntry:
-    """Includes a call that was refused when it should have run.
-
-    `attempt` distinguishes the runs of a call without a ticket.
-    """
+    """Includes a call that was refused when it should have run. `attempt` names a run without a `ticket`."""
     kind: AuditKind = "in_doubt" if outcome.code == "in_doubt" else "outcome"
-    what = f"{ticket or permit.digest}{attempt}/{outcome.code}"
     return _of_turn(
-        permit.ctx,
+        ctx,
         kind,
-        f"outcome/{permit.call}/{what}",
+        f"outcome/{outcome.call}/{ticket or attempt}/{outcome.code}",
         at,
         call=outcome.call,
         tool=outcome.tool,
@@ -171,50 +167,56 @@ def untaken_entry(ctx: CallContext, call: str, tool: str, names: Sequence[str], 
     return _of_turn(ctx, "outcome", f"untaken/{call}", at, call=call, tool=tool, untaken=why, updates=list(names))
 
 
-def probe_entry(permit: Permit, tool: str, ticket: str, answer: str, at: datetime) -> AuditEntry:
+def probe_entry(run: RunTask, ticket: str, answer: str, at: datetime) -> AuditEntry:
     """`answer` is `happened`, `did_not_happen` or `unknown`."""
     return _of_turn(
-        permit.ctx,
+        run.ctx,
         "in_doubt",
-        f"probe/{permit.call}/{ticket}/{answer}",
+        f"probe/{run.call}/{ticket}/{answer}",
         at,
-        call=permit.call,
-        tool=tool,
+        call=run.call,
+        tool=run.tool,
         ticket=ticket,
         probe=answer,
-        digest=permit.digest,
+        digest=run.digest,
     )
 
 
-def late_report_entry(permit: Permit, ticket: str, report: LateReport, tool: str, at: datetime) -> AuditEntry:
+def late_report_entry(
+    ctx: CallContext, call: str, tool: str, ticket: str, digest: str, report: LateReport
+) -> AuditEntry:
     """The report arrived after the outcome was settled differently."""
     return _of_turn(
-        permit.ctx,
+        ctx,
         "in_doubt",
-        f"late/{permit.call}/{ticket}",
-        at,
-        call=permit.call,
+        f"late/{call}/{ticket}",
+        report.at,
+        call=call,
         tool=tool,
         ticket=ticket,
         reported=report.code,
         value=fingerprint(report.text),
-        digest=permit.digest,
+        digest=digest,
     )
 
 
-def refused_run_entry(permit: Permit, tool: str, why: str, at: datetime) -> AuditEntry:
-    """Recorded once for each call and reason. Names no approver: the caller wrote them into the permit, unverified."""
+def refused_run_entry(run: RunTask, why: str, at: datetime) -> AuditEntry:
+    """Recorded once for each call and reason. Names no approver: nothing has proved one."""
     return _of_turn(
-        permit.ctx,
+        run.ctx,
         "execution",
-        f"refused/{permit.call}/{fingerprint(why)[:SHORT]}",
+        f"refused/{run.call}/{fingerprint(why)[:SHORT]}",
         at,
-        call=permit.call,
-        tool=tool,
+        call=run.call,
+        tool=run.tool,
         refused=why,
-        permit=permit.kind,
-        digest=permit.digest,
+        permit=_kind(run.revision),
+        digest=run.digest,
     )
+
+
+def _kind(revision: int | None) -> str:
+    return "auto" if revision is None else "approved"
 
 
 def _digest(content: Content) -> str:

@@ -11,7 +11,6 @@ from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import (
     CallContext,
     CallOutcome,
-    Permit,
     Place,
     ProposedExternalCall,
     RuleReference,
@@ -19,6 +18,7 @@ from signoff.contracts.call import (
 from signoff.contracts.content import Content, Words
 from signoff.contracts.decision import Assurance, Decision
 from signoff.contracts.frozen_model import ActivityMessage, FrozenModel
+from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.limits import MAX_ACTIVE_SECONDS, MAX_CALLS, MAX_COMPLETIONS, MAX_TOOLS_AT_ONCE
 from signoff.contracts.message import CallPart, Message
 from signoff.contracts.receipt import Receipt, ReceiptCode
@@ -263,8 +263,6 @@ class GateDecision(FrozenModel):
     action: str = ""
     """The start of the SHA-256 of the call's tool and arguments: equal calls have equal actions."""
     grant: str = ""
-    override: str = ""
-    """The SHA-256 of the tool's objection that approvers are asked to override."""
     question: QuestionReference | None = None
     """The question about the call, if any."""
     request: ApprovalRequest | None = Field(default=None, exclude=True)
@@ -282,17 +280,41 @@ class GateReply(ActivityMessage):
     tally: Tally = Tally()
 
 
-class ToolTask(ActivityMessage):
-    """Input of a tool's activity. `ticket` counts from 1, and rises when an unclaimed ticket was voided."""
+class RunTask(ActivityMessage):
+    """Input of a tool's activity. It is not trusted: the activity derives the right to run itself."""
 
-    permit: Permit
+    ctx: CallContext
+    """The context, with the signed requester. A call by rule has it nowhere else."""
     tool: str
+    call: str
     args: Content
+    digest: str
+    """The digest of the judged action. It finds tickets and detects a changed tool, and is no right."""
+    revision: int | None = None
+    """The revision of the approved question. `None` for a call by rule or grant."""
     ticket: int = 1
-    budget_chars: int = 80_000
-    audit: tuple[AuditEntry, ...] = ()
+    """The number of the ticket, from 1. It rises after a voided ticket, or an attempt that did not happen."""
     use: str = ""
     """For an external call: the id of the attempt to use its permit."""
+    grant: str = ""
+    """The id of the grant that lets the call run, if any."""
+    audit: tuple[AuditEntry, ...] = ()
+    """Unrecorded entries of the turn."""
+    budget_chars: int = 80_000
+    """Maximum result characters for the model."""
+
+    @property
+    def turn(self) -> TurnKey:
+        return TurnKey(self.ctx.tenant, self.ctx.session, self.ctx.turn)
+
+    @property
+    def place(self) -> SessionKey:
+        return SessionKey(self.ctx.tenant, self.ctx.session)
+
+    @property
+    def approval_id(self) -> str:
+        """The id of the call's own approval, whether it has one or not."""
+        return ApprovalKey(self.turn, self.call).id
 
 
 class UsedPermit(ActivityMessage):
@@ -324,18 +346,8 @@ class ToolReply(ActivityMessage):
 class OutcomeTask(ActivityMessage):
     """Input of `signoff.outcome`: requests the outcome of a call whose activity timed out."""
 
-    permit: Permit
-    tool: str
-    ticket: int = 1
-    """The number of the ticket, from 1."""
-    idempotent: bool = False
-    """True if the tool may run again."""
-    args: Content | None = None
-    """The arguments, for the tool's probe."""
-    budget_chars: int = 80_000
-    """Maximum result characters for the model."""
-    audit: tuple[AuditEntry, ...] = ()
-    """Unrecorded entries of the turn."""
+    run: RunTask
+    """The input of that activity, with the present unrecorded entries of the turn."""
     happened: Decision | None = None
     """A decision that the call happened: it is recorded without a lookup."""
     report: Literal["", "look", "give_up"] = ""

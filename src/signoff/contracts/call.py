@@ -1,9 +1,9 @@
-"""A tool call: the context of its policies, its permit and its one outcome."""
+"""A tool call: the context of its policies, its right to run and its one outcome."""
 
 import operator
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import Field, computed_field
 
@@ -119,24 +119,21 @@ class CallContext(FrozenModel):
     """True if the audit log shows the meaning of each call's tool name."""
 
 
-class Permit(FrozenModel):
-    """A tool activity's untrusted input: the activity derives the right to run itself."""
+class RunRight(NamedTuple):
+    """The right to run a call, as a worker derives it from gates and store. No message carries it."""
 
-    kind: Literal["auto", "approved"]
-    call: str
-    digest: str
-    ctx: CallContext
-    approval_id: str = ""
-    revision: int = 1
-    decisions: tuple[Decision, ...] = ()
+    revision: int | None = None
+    """The revision of the approved question. `None` for a call by rule or grant."""
     rule: RuleReference | None = None
+    """The present rule, or that of the approved question."""
     policy_hash: str = ""
-    doubts: tuple[Decision, ...] = ()
-    """Answers that an earlier attempt of this call did not happen. `doubt_digest` identifies the attempt."""
+    """The hash of that rule's policy."""
     grant: str = ""
-    """Id of the grant that replaced the approval. The ticket's claim checks it and uses it up."""
-    override: str = ""
-    """The SHA-256 of the tool's objection that approvers were asked to override."""
+    """The id of the grant that replaced the approval. The ticket's claim checks it and uses it up."""
+    decisions: tuple[Decision, ...] = ()
+    """The answers that approved the question."""
+    doubts: tuple[Decision, ...] = ()
+    """The answers that earlier attempts of this call did not happen."""
 
 
 class ToolDenied(FrozenModel):

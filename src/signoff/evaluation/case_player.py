@@ -21,7 +21,6 @@ from signoff.contracts.errors import ConfigError
 from signoff.contracts.message import CallPart, Message, Part, ResultPart, TextPart
 from signoff.contracts.names import RESPOND
 from signoff.evaluation.case_file import EvaluationCase, RecordedCall, RecordedCompletion, RecordedMessage
-from signoff.formats.replace import replace
 from signoff.languages.remarks import english
 from signoff.policy.compiled_policy import PolicyVerdict
 from signoff.policy.handler_verdict import HandlerVerdict, apply_handler_verdict, handler_rule
@@ -29,7 +28,7 @@ from signoff.registry.actor import instructions_at
 from signoff.registry.capabilities import KINDS
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.call_parts import call_parts
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.gates.pipeline import GateFacts, by_verdict, judge, next_tally
 from signoff.registry.hooks import Permission
 
@@ -204,7 +203,7 @@ class _Player:
         masked = {path for tool in self.catalog.tools_named(name) for path in tool.masked_arguments}
         return dict(hide(args, masked, lambda _: HIDDEN)) if isinstance(args, Mapping) else {}
 
-    def _judge(self, number: int, call: CallPart, args: Any, recorded: RecordedCall | None) -> LocalGateDecision:
+    def _judge(self, number: int, call: CallPart, args: Any, recorded: RecordedCall | None) -> JudgedCall:
         ctx = self.case.ctx(number)
         known = self._facts(number, call, recorded)
         found = judge(self.catalog, ctx, call, args, self.tally, dry_run=self.case.dry_run, known=known)
@@ -212,7 +211,7 @@ class _Player:
         found = self._hear_handler(ctx, call, args, found, recorded)
         if recorded is not None and recorded.rule == REQUESTER_RULE and found.kind == "run":
             # The requester was uncertain at that time, for which the catalog has no rule.
-            return replace(found, kind="ask")
+            return found.decide(kind="ask")
         return found
 
     def _facts(self, number: int, call: CallPart, recorded: RecordedCall | None) -> GateFacts:
@@ -228,8 +227,8 @@ class _Player:
         )
 
     def _hear_handler(
-        self, ctx: CallContext, call: CallPart, args: Any, found: LocalGateDecision, recorded: RecordedCall | None
-    ) -> LocalGateDecision:
+        self, ctx: CallContext, call: CallPart, args: Any, found: JudgedCall, recorded: RecordedCall | None
+    ) -> JudgedCall:
         if found.before_handler is None or found.tool is None or recorded is None:
             return found
         policy, view = self.catalog.policy(found.tool.activity), self.catalog.tool_view_at(ctx, found.at)
@@ -239,9 +238,9 @@ class _Player:
         verdict = apply_handler_verdict(policy, found.before_handler, answer)
         bound = view.bounds_verdict(found.tool, policy, found.args(args))
         decision = by_verdict(view, call, found.tool, verdict, bound, found.objection)
-        return replace(decision, corrected=found.corrected, notes=found.notes, at=found.at)
+        return decision._replace(corrected=found.corrected, notes=found.notes, at=found.at)
 
-    def _describe(self, number: int, call: CallPart, shown: dict[str, Any], found: LocalGateDecision) -> PlayedCall:
+    def _describe(self, number: int, call: CallPart, shown: dict[str, Any], found: JudgedCall) -> PlayedCall:
         verdict: PolicyVerdict | None = found.verdict
         terms: Terms | None = None
         if found.kind == "ask" and found.tool is not None:
@@ -258,7 +257,7 @@ class _Player:
         )
 
 
-def verdict_word(found: LocalGateDecision) -> str:
+def verdict_word(found: JudgedCall) -> str:
     """Return `run`, `ask`, `deny`, or the code with which a gate ended the call."""
     if found.kind != "settled":
         return found.kind
@@ -267,7 +266,7 @@ def verdict_word(found: LocalGateDecision) -> str:
     return found.gate if found.code == "ok" else found.code
 
 
-def _answers(recorded: RecordedCall, found: LocalGateDecision) -> bool:
+def _answers(recorded: RecordedCall, found: JudgedCall) -> bool:
     # A recorded denial answers a call that needs approval again. It does not answer a call that would run: no tool has.
     return recorded.ran or (found.kind == "ask" and recorded.decision is not None)
 

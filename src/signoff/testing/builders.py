@@ -1,14 +1,17 @@
 """Builds contracts for tests: complete, with defaults for the fields that a test does not set."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from signoff.approvals.deadlines import open_request
 from signoff.approvals.digest import digest_in_context
+from signoff.contracts.activity_messages import RunTask
 from signoff.contracts.approval import ApprovalRequest, Card, Question
-from signoff.contracts.call import CallContext, Permit
+from signoff.contracts.call import CallContext
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.grant import Grant, GrantScope
 from signoff.contracts.person import Person, Principal
 from signoff.formats.nearest_name import did_you_mean
@@ -92,13 +95,24 @@ def a_person(person: str = "ana", **fields: Any) -> Person:
     return Person(**{"id": person, "roles": ("approvers",)} | fields)
 
 
-def a_permit(tool: Tool | None = None, args: Any = None, **fields: Any) -> Permit:
-    """Return the permit of a rule for `guest`'s call, bound to `tool` and `args`. `fields` are `Permit`'s."""
-    given: dict[str, Any] = {"kind": "auto", "call": _CALL, "digest": "d", "ctx": a_call_context()} | fields
+def a_run_task(tool: Tool | None = None, args: Any = None, **fields: Any) -> RunTask:
+    """Return the task to run `guest`'s call by rule, bound to `tool` and `args`. `fields` are `RunTask`'s.
+
+    Raises `TypeError` for an unknown field.
+    """
+    _check_fields(RunTask, fields)
+    args = {} if args is None else args
+    given: dict[str, Any] = {
+        "ctx": a_call_context(),
+        "tool": "pay" if tool is None else tool.name,
+        "call": _CALL,
+        "args": Content(inline=args),
+        "digest": "d",
+    } | fields
     if tool is not None and "digest" not in fields:
         about = {"call": given["call"], "tool": tool.name, "definition": definition_hash(tool)}
-        given["digest"] = digest_in_context(given["ctx"], **about, args={} if args is None else args)
-    return Permit(**given)
+        given["digest"] = digest_in_context(given["ctx"], **about, args=args)
+    return RunTask(**given)
 
 
 def a_call_context(**fields: Any) -> CallContext:
@@ -106,10 +120,7 @@ def a_call_context(**fields: Any) -> CallContext:
 
     Raises `TypeError` for an unknown field.
     """
-    unknown = min(fields.keys() - CallContext.model_fields.keys(), default="")
-    if unknown:
-        near = did_you_mean(unknown, CallContext.model_fields)
-        raise TypeError(f"a call context has no field `{unknown}`{near}; your own fields go into `extra`")
+    _check_fields(CallContext, fields, "; your own fields go into `extra`")
     given: dict[str, Any] = {
         "actor": "desk",
         "session": "s",
@@ -134,3 +145,10 @@ def a_tool_context(**fields: Any) -> ToolContext:
         "idempotency_key": "k",
     }
     return ToolContext(**given | fields)
+
+
+def _check_fields(model: type[FrozenModel], fields: Mapping[str, Any], advice: str = "") -> None:
+    unknown = min(fields.keys() - model.model_fields.keys(), default="")
+    if unknown:
+        near = did_you_mean(unknown, model.model_fields)
+        raise TypeError(f"a {model.__name__} has no field `{unknown}`{near}{advice}")

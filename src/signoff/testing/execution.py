@@ -15,11 +15,11 @@ from signoff.activities.gate_activity import GateActivity
 from signoff.activities.hooks.tool_hooks import withheld_tools
 from signoff.activities.results.read_rest_tool import bind_to_store
 from signoff.activities.results.result_processor import plain_outcome
-from signoff.activities.tool_activity import ToolActivity
+from signoff.activities.run_once import RunOnce
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
-from signoff.contracts.activity_messages import GateDecision, GateTask, ModelTool, ToolReply, ToolTask
-from signoff.contracts.call import CallContext, CallOutcome, Permit
+from signoff.contracts.activity_messages import GateDecision, GateTask, ModelTool, RunTask, ToolReply
+from signoff.contracts.call import CallContext, CallOutcome
 from signoff.contracts.clock import system_clock
 from signoff.contracts.ids import SessionKey, TurnKey, call_id
 from signoff.contracts.limits import CALLS_PER_COMPLETION
@@ -134,12 +134,16 @@ async def _run(deps: WorkerDeps, ctx: CallContext, part: CallPart, decision: Gat
     tool = deps.catalog.tool(activity)
     if tool is None:
         return plain_outcome(part.call, part.tool, "refused", f"there is no tool `{activity}`")
-    permit = Permit(
-        kind="auto", call=part.call, digest=decision.digest, ctx=ctx, grant=decision.grant, override=decision.override
+    task = RunTask(
+        ctx=ctx,
+        tool=part.tool,
+        call=part.call,
+        args=part.args,
+        digest=decision.digest,
+        grant=decision.grant,
+        budget_chars=decision.options.budget_chars,
     )
-    budget = decision.options.budget_chars
-    task = ToolTask(permit=permit, tool=part.tool, args=part.args, budget_chars=budget)
-    running = ToolActivity(deps, bind_to_store(tool, deps.store)).run
+    running = RunOnce(deps, bind_to_store(tool, deps.store)).run
     reply: ToolReply = await _environment(ctx, activity, part.call).run(running, task)
     if reply.outcome is not None:
         return reply.outcome

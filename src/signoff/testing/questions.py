@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from signoff.activities.gate_activity import digest_of
 from signoff.activities.hooks.tool_hooks import judge_call, judge_past_call
 from signoff.activities.question_writer import QuestionWriter, Subject
+from signoff.activities.run_rules import digest_of
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.digest import doubt_digest
 from signoff.approvals.machine import count_vote, vote_of

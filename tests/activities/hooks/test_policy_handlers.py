@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, about, asked, environment, permit_for, pinned, run, sent, summary, task_for, worker_deps
+from activity_kit import ARGS, about, asked, environment, pinned, run, sent, summary, task_for, worker_deps
 from some import some
 from turn_fixtures import Ledger, pay_tool
 
@@ -211,7 +211,7 @@ async def test_handler_cannot_change_the_arguments_of_the_call(store: Store, led
 
     SAYS.append(grow)
     tool = handled(ledger)
-    assert (await gate(store, tool))[0].digest == permit_for(tool).digest
+    assert (await gate(store, tool))[0].digest == task_for(tool).digest
     assert summary(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "paid")
     assert [row[1] for row in ledger.rows] == [ARGS]
     assert SEEN[1][1]["user"]["id"] == "ceo"
@@ -342,8 +342,8 @@ async def test_auto_approved_call_stops_if_the_handler_no_longer_approves(
 async def test_handler_denial_at_run_time_denies_the_call(store: Store, ledger: Ledger) -> None:
     SAYS.append(HandlerVerdict("deny", reason="the payee is blocked"))
     tool = handled(ledger)
-    for kind in ("auto", "approved"):
-        reply = await run(worker_deps(store, tool), tool, task_for(tool, permit_for(tool, kind=kind)))
+    for revision in (None, 1):
+        reply = await run(worker_deps(store, tool), tool, task_for(tool, revision=revision))
         assert reply.outcome is not None
         assert (reply.outcome.code, some(reply.outcome.denied).reason) == ("denied", "the payee is blocked")
     assert ledger.rows == []
@@ -355,15 +355,13 @@ async def test_approved_call_runs_without_handler_consent(store: Store, says: An
     tool = handled(ledger)
     deps = worker_deps(store, tool)
     await keep(store, about(await asked(deps, tool)))
-    assert summary(await run(deps, tool, task_for(tool, permit_for(tool, kind="approved"))))[0] == "ok"
+    assert summary(await run(deps, tool, task_for(tool, revision=1)))[0] == "ok"
 
 
 async def test_audit_log_names_the_handler_that_approved(store: Store) -> None:
     SAYS.append("auto")
     tool = handled()
-    (gate_decision,) = await gate(store, tool)
-    permit = permit_for(tool, rule=gate_decision.rule)
-    await run(worker_deps(store, tool), tool, task_for(tool, permit))
+    await run(worker_deps(store, tool), tool, task_for(tool))
     records = await AuditLog(store).stream("turn/main/s/t")
     auto = next(record for record in records if record.kind == "auto")
     body = json.loads(auto.data)

@@ -9,7 +9,6 @@ from activity_kit import (
     about,
     asked,
     environment,
-    permit_for,
     pinned,
     request_of,
     run,
@@ -154,11 +153,11 @@ async def test_tool_that_became_unavailable_stops_at_gate_and_at_run(store: Stor
     await keep(store, about(await asked(deps, declared)))
     settled = some((await gated(deps, "pay")).gate_decisions[0].outcome)
     assert (settled.code, settled.gate) == ("not_available", "available")
-    reply = await run(deps, declared, task_for(declared, permit_for(declared, kind="approved")))
+    reply = await run(deps, declared, task_for(declared, revision=1))
     assert reply.outcome is not None
     assert (reply.outcome.code, reply.outcome.gate) == ("not_available", "available")
     switch.says = True
-    assert summary(await run(deps, declared, task_for(declared, permit_for(declared, kind="approved"))))[0] == "ok"
+    assert summary(await run(deps, declared, task_for(declared, revision=1)))[0] == "ok"
     assert len(switch.asked) == 4
 
 
@@ -307,27 +306,25 @@ async def test_call_runs_only_with_an_approved_override(store: Store) -> None:
     guard = Guard(Permission.deny("not yours", can_override=True))
     declared = tool(check_permissions=guard)
     deps = worker_deps(store, declared)
-    claims = {"rule": PERMISSION_RULE, "override": override_hash("not yours")}
-    by_rule = await run(deps, declared, task_for(declared, permit_for(declared)))
+    by_rule = await run(deps, declared, task_for(declared))
     assert by_rule.again == "policy"
-    # The permit's claim about the card is untrusted: the row of the question decides.
+    # The row of the question decides.
     for revision, override in enumerate(("", override_hash("too late")), 1):
         request = await asked(deps, declared, override=override)
         await keep(store, about(request))
-        permit = permit_for(declared, kind="approved", revision=revision, **claims)
-        other = await run(deps, declared, task_for(declared, permit))
+        other = await run(deps, declared, task_for(declared, revision=revision))
         assert other.again == "policy"
         assert "override it" in other.note
         await Questions(store).end(request.id, revision, "superseded")
     await keep(store, about(await asked(deps, declared)))
-    approved = permit_for(declared, kind="approved", revision=3)
+    approved = task_for(declared, revision=3)
     guard.says = Permission.deny("not yours at all")
-    stopped = await run(deps, declared, task_for(declared, approved))
+    stopped = await run(deps, declared, approved)
     assert stopped.outcome is not None
     assert (stopped.outcome.code, stopped.outcome.gate) == ("denied", "permission")
     guard.says = Permission.deny("not yours", can_override=True)
     before = len(LEDGER.rows)
-    assert summary(await run(deps, declared, task_for(declared, approved)))[0] == "ok"
+    assert summary(await run(deps, declared, approved))[0] == "ok"
     assert len(LEDGER.rows) == before + 1
 
 
@@ -351,7 +348,7 @@ async def test_in_doubt_question_shows_the_arguments_that_ran(store: Store) -> N
 
     deps = worker_deps(store, tool(validate_input=round_down))
     call = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20.5, "to": "Ana"}))
-    digest = permit_for(deps.catalog.every_tool[0]).digest
+    digest = task_for(deps.catalog.every_tool[0]).digest
     await store.claim(digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
     task = GateTask(ctx=pinned(), calls=(call,), doubt=1, doubt_of=digest)
     gate_decision = (await environment(GATE, is_local=True).run(GateActivity(deps).gate, task)).gate_decisions[0]

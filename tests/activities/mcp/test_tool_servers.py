@@ -63,7 +63,7 @@ async def test_server_crash_during_a_call_leaves_the_call_in_doubt(store: Store,
         await upstream.begun(1)
         os.kill(upstream.processes[0], signal.SIGKILL)
         assert summary(await running) == ("in_doubt", IN_DOUBT_TEXT)
-        ticket = some(await store.read_ticket(task.permit.digest))
+        ticket = some(await store.read_ticket(task.digest))
         assert some(ticket.outcome).code == "in_doubt"
         with pytest.raises(ApplicationError, match="InDoubt") as caught:
             await run(deps, bind_to_servers(reads, servers), task_for(reads, args=TEXT), environment(reads.name))

@@ -1,6 +1,6 @@
 from typing import Any
 
-from activity_kit import ARGS, PLACE, environment, permit_for, pinned, worker_deps
+from activity_kit import ARGS, PLACE, environment, pinned, task_for, worker_deps
 from tables import table
 from turn_fixtures import GUEST, Ledger, pay_tool
 
@@ -27,8 +27,8 @@ async def made(store: Store, result: Any, **fields: Any) -> CallOutcome:
     tool = pay_tool(Ledger(), False, updates=("city",))
     routes = (Route(name="trip", steps=STEPS), Route(name="other", steps=(Step(name="end"),)))
     deps = worker_deps(store, tool, actors=[Actor(name="desk", model="scripted", routes=routes)])
-    permit = permit_for(tool, ctx=pinned(**where))
-    return (await environment().run(ResultProcessor(deps, tool).of, permit, ARGS, result, 1_000)).outcome
+    task = task_for(tool, ctx=pinned(**where), budget_chars=1_000)
+    return (await environment().run(ResultProcessor(deps, tool).of, task, ARGS, result)).outcome
 
 
 @table(

@@ -3,7 +3,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, begun, environment, free, permit_for, run, summary, task_for, worker_deps
+from activity_kit import ARGS, TURN, begun, environment, free, run, summary, task_for, worker_deps
 from some import some
 from tables import table
 from turn_fixtures import Ledger
@@ -111,7 +111,7 @@ async def test_record_reaches_every_destination_in_its_own_view(store: Store) ->
     one = stage.got["cache"]
     assert (one.tool, one.call_id, one.actor_name, one.tenant_id) == ("pay", "c1.1", "desk", "main")
     assert (one.session_id, one.turn_id) == (TURN.session, TURN.turn)
-    assert one.idempotency_key == permit_for(tool).digest
+    assert one.idempotency_key == task_for(tool).digest
     assert (outcome.code, outcome.value.inline) == ("ok", '{"fare":120}')
 
 
@@ -410,7 +410,7 @@ async def test_turn_cancelled_during_delivery_keeps_the_outcome(store: Store) ->
     assert not running.done()
     go.set()
     assert summary(await running) == ("ok", '{"fare":120}')
-    ticket = some(await store.read_ticket(task.permit.digest))
+    ticket = some(await store.read_ticket(task.digest))
     assert ticket.outcome is not None
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, MoodyStore, environment, free, permit_for, pinned, run, task_for, worker_deps
+from activity_kit import ARGS, TURN, MoodyStore, environment, free, pinned, run, task_for, worker_deps
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from some import some
@@ -342,7 +342,7 @@ async def test_cut_text_and_its_rest_make_the_whole_text(
     tool = free(Ledger(), untrusted_output=outside)
     results = ResultProcessor(worker_deps(store, tool), tool)
     value = ToolFailure(text) if fails else ToolResult(text, [text], 0.5)
-    outcome = (await environment().run(results.of, permit_for(tool), ARGS, value, budget)).outcome
+    outcome = (await environment().run(results.of, task_for(tool, budget_chars=budget), ARGS, value)).outcome
     assert (outcome.truncated, outcome.original_chars) == (len(text) > budget, len(text))
     told = str(await load(store, outcome.value))
     marker = f"\n[truncated \u2014 {len(text)} chars total]" if outcome.truncated else ""
@@ -391,7 +391,7 @@ async def _processed(
     keyed = {} if key is None else {"key": key}
 
     async def process() -> ProcessedResult:
-        return await results.of(permit_for(tool), ARGS, value, budget, **keyed)
+        return await results.of(task_for(tool, budget_chars=budget), ARGS, value, **keyed)
 
     return await environment().run(process)
 
@@ -428,7 +428,7 @@ async def test_record_delivery_uses_the_ticket_key_or_the_permit_digest(
 
     record = AnnotatedRecord({"fare": RecordField(120)})
     await _processed(store, record, key=key, to=[Destination(name="cache", filter=identity, sink=take)])
-    assert [each.idempotency_key for each in got] == [told or permit_for(free(Ledger())).digest]
+    assert [each.idempotency_key for each in got] == [told or task_for(free(Ledger())).digest]
 
 
 async def test_secrets_are_hidden_in_every_part_of_a_result(store: Store) -> None:

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, environment, permit_for, pinned, worker_deps
+from activity_kit import ARGS, environment, pinned, task_for, worker_deps
 from tables import table
 from turn_fixtures import Ledger, pay_tool
 
@@ -28,8 +28,8 @@ async def made(store: Store, result: ToolResult, names: tuple[str, ...] = MEANT,
         actors=[Actor(name="desk", model="scripted", routes=(TRIP,))],
         context={"project": {"type": "string"}},
     )
-    permit = permit_for(tool, ctx=pinned(actor=actor, route="trip", step="ask"))
-    return await environment().run(ResultProcessor(deps, tool).of, permit, ARGS, result, budget)
+    task = task_for(tool, ctx=pinned(actor=actor, route="trip", step="ask"), budget_chars=budget)
+    return await environment().run(ResultProcessor(deps, tool).of, task, ARGS, result)
 
 
 @table(

@@ -5,7 +5,7 @@ from signoff.calls.agent_calls import Judgement
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.gateway.calls.own_calls import judge_call, judgement_of
-from signoff.registry.gates.local_decision import settled_decision
+from signoff.registry.gates.judged_call import settled_decision
 from signoff.store.freezes import Freezes
 
 

@@ -12,8 +12,7 @@ from temporalio.client import Client, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 from turn_fixtures import catalog_of, pay_tool
 
-from signoff.activities.caller_check import own_problem
-from signoff.activities.permit_check import ActivityCaller
+from signoff.activities.caller_check import ActivityCaller, own_problem
 from signoff.audit.event_deliveries import EventDeliveries
 from signoff.contracts import names
 from signoff.contracts.activity_messages import EventTask

@@ -4,10 +4,10 @@ from tables import table
 
 from signoff.contracts.call import IN_DOUBT_RULE, PERMISSION_RULE, REQUESTER_RULE, REQUIRES_APPROVAL, RuleReference
 from signoff.languages.catalogue import has_text, language_codes, text
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.texts.reasons import rule_expression, rule_words
 
-KINDS = get_args(get_type_hints(LocalGateDecision.explained_kind.fget)["return"])
+KINDS = get_args(get_type_hints(JudgedCall.explained_kind.fget)["return"])
 
 
 @table("kind", *KINDS)

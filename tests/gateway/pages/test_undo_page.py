@@ -10,7 +10,7 @@ from temporalio.client import Client
 from turn_fixtures import GUEST
 
 from signoff.activities.answers_activity import AnswersActivity
-from signoff.activities.approval_reader import ApprovalReader
+from signoff.activities.run_right import ApprovalReader
 from signoff.approvals import request_state
 from signoff.contracts.activity_messages import AnswersTask
 from signoff.contracts.call import CallContext

@@ -34,7 +34,7 @@ from signoff.registry.gates.actor_bounds import actor_bounds
 from signoff.registry.gates.context_layers import ContextLayer, context_layers
 from signoff.registry.gates.gate_trace import GateTraceEntry, gate_trace
 from signoff.registry.gates.inventory import InventoryRow, inventory
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.registry import definition_hash
 from signoff.registry.scopes.position import LayerTrace, owner_of
@@ -224,7 +224,7 @@ def call_context_of(place: LocalInstallation, actor: str, person_id: str, tenant
 
 async def _decision(
     place: LocalInstallation, tool: Tool, ctx: CallContext | None, args: dict[str, Any] | None
-) -> LocalGateDecision | None:
+) -> JudgedCall | None:
     """`args` is `None` for a call without arguments. Returns `None` if no actor could make the call."""
     if ctx is None:
         if args is None:
@@ -274,13 +274,13 @@ def _bounds_table(bounds: Mapping[str, Any]) -> Table:
     return table
 
 
-def _decision_text(found: LocalGateDecision) -> str:
+def _decision_text(found: JudgedCall) -> str:
     if found.verdict is not None:
         return explain_text(found.verdict)
     return f"{found.code} at gate {found.gate}: {found.message}"
 
 
-def _explain(tool: Tool, row: InventoryRow, judged: LocalGateDecision | None) -> dict[str, Any]:
+def _explain(tool: Tool, row: InventoryRow, judged: JudgedCall | None) -> dict[str, Any]:
     facts = {
         **vars(row),
         "description": tool.description,

@@ -73,7 +73,7 @@ from signoff.people.eligibility import approver_spec_of, resolve_eligibility
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policypool.pool import ask_rules
 from signoff.registry.capabilities import KINDS
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.gates.pipeline import GateFacts, judge
 from signoff.registry.tool import Tool
 from signoff.store.call_joins import CallJoins
@@ -361,7 +361,7 @@ async def judge_call(
     return judgement_of(decision)
 
 
-def judgement_of(found: LocalGateDecision) -> Judgement:
+def judgement_of(found: JudgedCall) -> Judgement:
     """The agent runs the call itself."""
     if found.kind == "settled":
         return Judgement(False, _REASONS.get(found.code, found.code), found.message)

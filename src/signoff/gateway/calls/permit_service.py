@@ -15,7 +15,7 @@ from signoff.approvals.digest import digest_in_context
 from signoff.audit.log import entry_writer
 from signoff.calls.agent_calls import SETTLED
 from signoff.contracts.activity_messages import UsedPermit, UseReply
-from signoff.contracts.call import CallOutcome, LateReport, Permit
+from signoff.contracts.call import CallOutcome, LateReport
 from signoff.contracts.canonical_json import NotCanonical, canonical_json
 from signoff.contracts.errors import BadRequest, Conflict, Refused, ServerUnavailable
 from signoff.contracts.ids import SessionKey
@@ -120,11 +120,10 @@ async def _record(deps: GatewayDeps, turn: ExternalTurn, used: Ticket, body: Out
     place = SessionKey(turn.key.tenant, turn.key.session)
     value = await to_content(deps.store, body.result, place)
     outcome = CallOutcome(call=used.call, tool=used.tool, code=body.code, gate="execute", value=value)
-    permit = _permit(turn, used)
-    tool = deps.catalog.tool_view(permit.ctx).tool(used.tool)
-    # Leave out the arguments: nothing here has bound them to the permit.
-    facts = {} if tool is None else execution_facts(tool, permit)
-    seen = entry_writer([finished_entry(permit, outcome, used.key, deps.clock(), facts)])
+    tool = deps.catalog.tool_view(turn.ctx).tool(used.tool)
+    # Leave out the arguments: nothing here has bound them to the ticket.
+    facts = {} if tool is None else execution_facts(tool, turn.ctx.actor, used.call)
+    seen = entry_writer([finished_entry(turn.ctx, outcome, used.key, deps.clock(), facts)])
     try:
         # If the turn has given up, the outcome stays unknown: approvers may have been asked, and have answered.
         return await deps.store.record(used.key, outcome, also=seen, corrects=False)
@@ -133,16 +132,11 @@ async def _record(deps: GatewayDeps, turn: ExternalTurn, used: Ticket, body: Out
 
 
 async def _file_late(deps: GatewayDeps, turn: ExternalTurn, used: Ticket, body: OutcomeBody) -> None:
-    now = deps.clock()
     result = "" if body.result is None else body.result
     words = result if isinstance(result, str) else canonical_json(result).decode()
-    report = LateReport(code=body.code, text=words, at=now)
-    entry = late_report_entry(_permit(turn, used), used.key, report, used.tool, now)
+    report = LateReport(code=body.code, text=words, at=deps.clock())
+    entry = late_report_entry(turn.ctx, used.call, used.tool, used.key, digest_of_key(used.key), report)
     await deps.store.file_late_report(used.key, report, also=entry_writer([entry]))
-
-
-def _permit(turn: ExternalTurn, used: Ticket) -> Permit:
-    return Permit(kind="auto", call=used.call, digest=digest_of_key(used.key), ctx=turn.ctx)
 
 
 def _check_size(result: Any) -> None:

@@ -31,7 +31,7 @@ from signoff.policy.answer import EngineAnswer
 from signoff.policypool.pool import ask_rules
 from signoff.registry.capabilities import KINDS
 from signoff.registry.gates.inventory import exists_for, inventory
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.gates.pipeline import GateFacts, judge
 from signoff.registry.scopes.position import owner_of
 from signoff.registry.tool import Tool
@@ -88,9 +88,7 @@ async def explain_call(request: Request, tool: str, site: CurrentSite, visitor: 
     return _form(site, visitor, declared, form, explained=_explain(site, decision, language))
 
 
-async def _judge(
-    site: Site, visitor: Visitor, tool: Tool, form: dict[str, str], args: dict[str, Any]
-) -> LocalGateDecision:
+async def _judge(site: Site, visitor: Visitor, tool: Tool, form: dict[str, str], args: dict[str, Any]) -> JudgedCall:
     tenant = visitor.person.tenant
     actor, route, step = owner_of(tool)
     ctx = CallContext(
@@ -115,7 +113,7 @@ def _asker(site: Site, visitor: Visitor, named: str) -> Person:
     return known_person(site.deps.people, named or DEFAULT_ASKER, visitor.person.tenant)
 
 
-def _explain(site: Site, found: LocalGateDecision, language: str) -> CallExplanation:
+def _explain(site: Site, found: JudgedCall, language: str) -> CallExplanation:
     verdict = found.verdict
     who = ""
     if found.kind == "ask" and found.tool is not None:

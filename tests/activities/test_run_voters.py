@@ -2,16 +2,18 @@ import dataclasses
 from collections.abc import Sequence
 
 import pytest
-from activity_kit import about, asked, decision, permit_for, pinned, worker_deps
+from activity_kit import about, asked, decision, pinned, task_for, worker_deps
 from tables import table
 from turn_fixtures import Ledger, pay_tool
 
-from signoff.activities.approval_reader import ApprovalReader, doubts_of
+from signoff.activities.run_right import voters_of
+from signoff.activities.run_rules import doubts_of
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.person import Person, Principal
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.builders import a_person
 
@@ -31,14 +33,14 @@ async def test_undeclared_requester_or_voter_is_looked_up_in_the_store(
 ) -> None:
     tool = pay_tool(Ledger(), ANA_AND_OTHERS)
     deps = dataclasses.replace(worker_deps(store, tool), people=FixedDirectory(PEOPLE))
-    permit = permit_for(tool, ctx=pinned(user=Principal(user=asker)))
+    task = task_for(tool, ctx=pinned(user=Principal(user=asker)))
     terms = deps.catalog.terms(tool.activity)
     await store.close()
     if away:
         with pytest.raises(StoreUnavailable):
-            await ApprovalReader(deps).voters(permit, tool.activity, terms, answers)
+            await voters_of(deps, task.ctx, tool.activity, terms, answers)
     else:
-        voters = await ApprovalReader(deps).voters(permit, tool.activity, terms, answers)
+        voters = await voters_of(deps, task.ctx, tool.activity, terms, answers)
         assert voters.count((decision(subject="bo"),)) == 1
 
 
@@ -47,8 +49,8 @@ async def test_approver_added_after_the_question_has_no_vote_on_it(store: Store,
     before, tool = (pay_tool(Ledger(), each) for each in (ApprovalPolicy(approvers=("user:ana",)), ANA_AND_OTHERS))
     deps = worker_deps(store, tool, people=PEOPLE)
     word = about(await asked(worker_deps(store, before, people=PEOPLE), before, doubt=1), subject=subject)
-    reader, permit = ApprovalReader(deps), permit_for(tool)
-    questions, terms = doubts_of(await reader.of(permit)), deps.catalog.terms(tool.activity)
+    ctx, rows = task_for(tool).ctx, await Questions(store).read(word.approval_id)
+    questions, terms = doubts_of(rows), deps.catalog.terms(tool.activity)
     assert len(questions) == 1
-    assert (await reader.voters(permit, tool.activity, terms, (word,), questions)).count((word,)) == votes
-    assert (await reader.voters(permit, tool.activity, terms, (word,))).count((word,)) == 1
+    assert (await voters_of(deps, ctx, tool.activity, terms, (word,), questions)).count((word,)) == votes
+    assert (await voters_of(deps, ctx, tool.activity, terms, (word,))).count((word,)) == 1

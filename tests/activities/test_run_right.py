@@ -4,14 +4,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, TURN, about, asked, permit_for, run, summary, task_for, worker_deps
+from activity_kit import ARGS, TURN, about, asked, run, summary, task_for, worker_deps
 from tables import table
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.hooks.tool_hooks import judge_call
-from signoff.activities.run_rights import CHANGED, RunRights, call_of
+from signoff.activities.run_right import CHANGED, RunRights, call_of
 from signoff.audit.log import AuditLog
-from signoff.contracts.activity_messages import ToolReply
+from signoff.contracts.activity_messages import RunTask, ToolReply
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.policy.approval_policy import ApprovalPolicy
@@ -35,7 +35,7 @@ async def approved_then(
     await answer(store, about(await asked(worker_deps(store, before, people=PEOPLE), before, **shown)))
     deps = worker_deps(store, now, people=PEOPLE)
     later = dataclasses.replace(deps, clock=lambda: datetime.now(UTC) + after)
-    return await run(later, now, task_for(now, permit_for(now, kind="approved", decisions=())))
+    return await run(later, now, task_for(now, revision=1))
 
 
 async def test_deployed_rule_that_denies_at_question_time_is_asked_again(store: Store) -> None:
@@ -66,7 +66,7 @@ async def test_approval_covers_only_the_objection_that_was_shown(
     deps = worker_deps(store, tool, people=PEOPLE)
     await answer(store, about(await asked(deps, tool)))
     now["objects"] = objects
-    reply = await run(deps, tool, task_for(tool, permit_for(tool, kind="approved", decisions=())))
+    reply = await run(deps, tool, task_for(tool, revision=1))
     if objects and not objected:
         assert (reply.again, reply.note) == (
             "policy",
@@ -87,7 +87,7 @@ async def test_changed_objection_is_asked_again(store: Store) -> None:
     deps = worker_deps(store, tool, people=PEOPLE)
     await answer(store, about(await asked(deps, tool)))
     words.append("too early")
-    reply = await run(deps, tool, task_for(tool, permit_for(tool, kind="approved", decisions=())))
+    reply = await run(deps, tool, task_for(tool, revision=1))
     assert (reply.again, ledger.rows) == ("policy", [])
 
 
@@ -106,7 +106,7 @@ async def test_claimed_earlier_ticket_blocks_a_later_one(store: Store, ticket: i
     tool = pay_tool(ledger, False)
     deps, task = worker_deps(store, tool), task_for(tool, ticket=ticket)
     who = {"workflow": "turn/main/s/t", "call": "c1.1", "tool": "pay"}
-    keys = [ticket_key(task.permit.digest, number) for number in range(1, ticket)]
+    keys = [ticket_key(task.digest, number) for number in range(1, ticket)]
     for key in keys[:-1]:
         await store.void_unclaimed(key, **who)
     await store.claim(keys[-1], **who)
@@ -124,7 +124,7 @@ async def test_closed_question_is_not_answered_by_its_old_answer(store: Store) -
     request = await asked(deps, tool)
     await answer(store, about(request))
     await Questions(store).end(request.id, request.revision, "lapsed")
-    reply = await run(deps, tool, task_for(tool, permit_for(tool, kind="approved", decisions=())))
+    reply = await run(deps, tool, task_for(tool, revision=1))
     assert (reply.again, reply.note) == ("stale", "this request is closed")
     assert ledger.rows == []
 
@@ -144,8 +144,8 @@ def changed_once_derived(monkeypatch: pytest.MonkeyPatch, change: Callable[[], A
     """Run `change` after the right to run was derived and before the ticket is claimed."""
     derive = RunRights.derive
 
-    async def derived(self: RunRights, task: Any, args: Any) -> Any:
-        found = await derive(self, task, args)
+    async def derived(self: RunRights, task: RunTask) -> Any:
+        found = await derive(self, task)
         await change()
         return found
 
@@ -167,21 +167,21 @@ async def test_change_after_the_right_was_derived_stops_the_run(
         "asked anew": lambda: asked(deps, tool, {"amount": 21, "to": "Bo"}),
     }
     changed_once_derived(monkeypatch, changes[change])
-    permit = permit_for(tool, kind="approved", decisions=())
-    reply = await run(deps, tool, task_for(tool, permit))
+    task = task_for(tool, revision=1)
+    reply = await run(deps, tool, task)
     assert (reply.again, reply.note) == ("stale", "this was asked again, or is closed")
-    assert (ledger.rows, await store.read_ticket(permit.digest)) == ([], None)
+    assert (ledger.rows, await store.read_ticket(task.digest)) == ([], None)
 
 
-async def test_voided_approval_runs_nothing_even_if_the_permit_repeats_it(store: Store, ledger: Ledger) -> None:
+async def test_voided_approval_runs_nothing(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger)
     deps = worker_deps(store, tool, people=PEOPLE)
     request = await asked(deps, tool)
     yes = about(request)
     await answer(store, yes)
     await Answers(store).void(request.id, yes.delivery_id)
-    permit = permit_for(tool, kind="approved", decisions=(yes,), revision=request.revision)
-    reply = await run(deps, tool, task_for(tool, permit))
+    task = task_for(tool, revision=request.revision)
+    reply = await run(deps, tool, task)
     assert (reply.outcome and reply.outcome.code, reply.note) == ("refused", "too few people have approved this")
     assert ledger.rows == []
 
@@ -192,9 +192,9 @@ async def test_answer_to_an_earlier_question_does_not_replace_the_current_one(st
     await answer(store, about(await asked(worker_deps(store, before, people=PEOPLE), before)))
     request = await asked(deps, tool)
     await answer(store, about(request))
-    permit = permit_for(tool, kind="approved", revision=request.revision)
+    task = task_for(tool, revision=request.revision)
     assert request.revision == 2
-    assert summary(await run(deps, tool, task_for(tool, permit)))[0] == "ok"
+    assert summary(await run(deps, tool, task))[0] == "ok"
 
 
 @table("read_only", True, False)
@@ -217,7 +217,7 @@ async def test_additional_answer_does_not_stop_an_approved_call(store: Store, mo
     request = await asked(deps, tool)
     await answer(store, about(request))
     changed_once_derived(monkeypatch, lambda: answer(store, about(request, subject="ana", delivery_id="late")))
-    assert summary(await run(deps, tool, task_for(tool, permit_for(tool, kind="approved", decisions=()))))[0] == "ok"
+    assert summary(await run(deps, tool, task_for(tool, revision=1)))[0] == "ok"
 
 
 async def test_tool_name_shadowed_by_another_tool_runs_nothing(store: Store, ledger: Ledger) -> None:
@@ -227,20 +227,20 @@ async def test_tool_name_shadowed_by_another_tool_runs_nothing(store: Store, led
     assert (reply.again, reply.note, ledger.rows) == ("stale", CHANGED, [])
 
 
-@table(("kind", "times"), ("auto", 1), ("approved", 2))
-async def test_approved_call_ignores_the_cached_permission(store: Store, kind: Any, times: int) -> None:
+@table(("revision", "times"), (None, 1), (1, 2))
+async def test_approved_call_ignores_the_cached_permission(store: Store, revision: Any, times: int) -> None:
     ledger, inputs = Ledger(), []
 
     async def check(args: dict[str, Any], context: HookContext) -> Permission:
         inputs.append(args)
         return Permission.allow()
 
-    tool = pay_tool(ledger, kind == "approved", check_permissions=check, cache_permission=60)
+    tool = pay_tool(ledger, revision is not None, check_permissions=check, cache_permission=60)
     deps = worker_deps(store, tool, people=PEOPLE)
-    task = task_for(tool, permit_for(tool, kind=kind, decisions=()))
+    task = task_for(tool, revision=revision)
     call, now = call_of(task), deps.clock()
-    await judge_call(deps.catalog, task.permit.ctx, call, ARGS, deps.kinds, at=now, permissions=deps.permissions)
-    if kind == "approved":
+    await judge_call(deps.catalog, task.ctx, call, ARGS, deps.kinds, at=now, permissions=deps.permissions)
+    if revision is not None:
         await answer(store, about(await asked(deps, tool)))
         # The test writes its question without the gates.
         del inputs[1:]

@@ -1,16 +1,18 @@
 import asyncio
+import dataclasses
 import json
 import sys
 from typing import Any
 
-from activity_kit import environment, permit_for, pinned, run, summary, task_for, worker_deps
+from activity_kit import environment, pinned, run, summary, task_for, worker_deps
 from tables import table
 from turn_fixtures import Ledger, pay_tool
 
-from signoff.activities.handler_runner import tool_context_of
+from signoff.activities.run_handler import tool_context_of
 from signoff.approvals.redaction import redact_secrets, secret_values
+from signoff.contracts.call import RunRight
 from signoff.contracts.person import Principal
-from signoff.people.directory import FixedDirectory
+from signoff.people.directory import Directory, FixedDirectory
 from signoff.registry.cel_context import context_fields
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
@@ -80,10 +82,13 @@ def test_quoted_secret_is_hidden(quote: Any) -> None:
     )
 
 
-async def _context(ctx: Any, **fields: Any) -> ToolContext:
+async def _context(store: Store, ctx: Any, *, people: Directory | None = None, **catalog: Any) -> ToolContext:
+    tool = pay_tool(Ledger())
+    deps = dataclasses.replace(worker_deps(store, tool), people=people or FixedDirectory(()))
+    deps = dataclasses.replace(deps, catalog=dataclasses.replace(deps.catalog, **catalog))
+
     async def make() -> ToolContext:
-        given = {"people": FixedDirectory(()), "fields": context_fields(None)} | fields
-        return tool_context_of(permit_for(pay_tool(Ledger()), ctx=ctx), "key", 1_000, **given)
+        return tool_context_of(deps, tool, task_for(tool, ctx=ctx), RunRight(), "key")
 
     return await environment().run(make)
 
@@ -97,7 +102,7 @@ async def _context(ctx: Any, **fields: Any) -> ToolContext:
     (Principal(user="stranger"), "stranger"),
     (Principal(user="subscription:payouts", tier=""), ""),
 )
-async def test_handler_receives_the_person_behind_the_account(user: Principal, human: str) -> None:
+async def test_handler_receives_the_person_behind_the_account(store: Store, user: Principal, human: str) -> None:
     people = FixedDirectory(
         [
             a_person("ana", tenant="acme"),
@@ -106,16 +111,16 @@ async def test_handler_receives_the_person_behind_the_account(user: Principal, h
             a_person("ana2", person_id="eve"),
         ]
     )
-    told = await _context(pinned(tenant="acme", user=user), people=people)
+    told = await _context(store, pinned(tenant="acme", user=user), people=people)
     assert (told.user_id, told.person_id) == (user.user, human)
 
 
-async def test_handler_reads_declared_context_and_collected_data() -> None:
+async def test_handler_reads_declared_context_and_collected_data(store: Store) -> None:
     # An undeclared field, or one of another type than declared, is dropped. Collected data is separate: it is
     # dropped as a whole if it does not match its declaration.
     fields = context_fields({"project": {"type": "string"}, "floor": {"type": "integer"}})
     ctx = pinned(extra={"project": "open", "floor": "two", "other": 1, "data": {"city": "Porto"}})
-    told = await _context(ctx, fields=fields)
+    told = await _context(store, ctx, fields=fields)
     assert (told.context, told.data) == ({"project": "open"}, {"city": "Porto"})
-    misfit = await _context(ctx, fields=context_fields({"data": {"type": "object", "required": ["street"]}}))
+    misfit = await _context(store, ctx, fields=context_fields({"data": {"type": "object", "required": ["street"]}}))
     assert (misfit.context, misfit.data) == ({}, {})

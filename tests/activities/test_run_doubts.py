@@ -4,26 +4,27 @@ from typing import Any
 from tables import table
 from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool
 
-from signoff.activities.approval_reader import doubts_of
-from signoff.activities.permit_check import (
+from signoff.activities.run_rules import (
     SignaturePolicy,
     StoredApproval,
+    doubts_of,
     has_happened,
     is_given_up,
+    probe_right,
+    right_of,
+    undone,
     undone_by,
     words_on,
 )
-from signoff.activities.stored_permit import prove_for_probe, prove_permit, undone
 from signoff.approvals.digest import doubt_digest, question_hash
 from signoff.approvals.machine import vote_of
 from signoff.approvals.request_state import StoredAnswer
 from signoff.contracts.activity_messages import Authority, Tally
 from signoff.contracts.approval import Question, Terms
-from signoff.contracts.call import RuleReference
+from signoff.contracts.call import RuleReference, RunRight
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision, Verdict
 from signoff.contracts.message import CallPart
-from signoff.formats.replace import replace
 from signoff.keys.signatures import Verifier
 from signoff.people.directory import FixedDirectory
 from signoff.people.eligibility import ApproverSpec
@@ -31,7 +32,7 @@ from signoff.people.voter_set import VoterSet
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.registry.gates.pipeline import judge
 from signoff.store.questions.approval_rows import ApprovalRows
-from signoff.testing.builders import a_decision, a_permit, a_person, a_question
+from signoff.testing.builders import a_call_context, a_decision, a_person, a_question
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 DEVELOPMENT = SignaturePolicy(Verifier(), development=True)
@@ -41,19 +42,7 @@ VOTERS = VoterSet(
     (ApproverSpec("main", Terms(approvers=("role:approvers",)), "guest", False),),
     NOW,
 )
-PERMIT = a_permit(kind="approved")
-CLAIMED = a_permit(
-    kind="approved",
-    approval_id="main.s.t.c9.9",
-    revision=9,
-    quorum=9,
-    decisions=(a_decision(subject="eve"),),
-    rule=RuleReference(kind="global", name="claimed"),
-    policy_hash="claimed",
-    doubts=(a_decision(subject="eve"),),
-    grant="claimed",
-    override="claimed",
-)
+DIGEST = "d"
 SIGNED: dict[str, Any] = {"key_id": "k", "signature": "forged"}
 
 
@@ -65,7 +54,7 @@ def doubt(revision: int, number: int = 1, **fields: Any) -> Question:
     given: dict[str, Any] = {
         "kind": "in_doubt",
         "doubt_of": number,
-        "digest": doubt_digest(PERMIT.digest, number),
+        "digest": doubt_digest(DIGEST, number),
         "opened_at": NOW,
     }
     return a_question(revision=revision, **given | fields)
@@ -98,13 +87,13 @@ def test_attempt_is_undone_by_answers_to_its_last_question() -> None:
     rows = rows_of(
         first, second, other, answered=((first, word(first, "bo")), (second, given), (other, word(other, "bo")))
     )
-    assert undone_by(PERMIT, rows, 1) == (given,)
-    assert undone_by(PERMIT, rows_of(first, second, answered=((first, word(first, "bo")),)), 1) == ()
-    assert undone_by(PERMIT, rows, 3) == ()
+    assert undone_by(DIGEST, rows, 1) == (given,)
+    assert undone_by(DIGEST, rows_of(first, second, answered=((first, word(first, "bo")),)), 1) == ()
+    assert undone_by(DIGEST, rows, 3) == ()
     # The same attempt, with arguments edited since.
     changed = doubt(4, digest=doubt_digest("changed", 1))
-    assert undone_by(PERMIT, rows_of(changed, answered=((changed, word(changed, "ana")),)), 1) == ()
-    assert undone_by(PERMIT, None, 1) == ()
+    assert undone_by(DIGEST, rows_of(changed, answered=((changed, word(changed, "ana")),)), 1) == ()
+    assert undone_by(DIGEST, None, 1) == ()
     assert doubts_of(rows) == (first, second, other)
     assert doubts_of(rows_of(a_question(), first)) == (first,)
     assert doubts_of(None) == ()
@@ -116,29 +105,27 @@ def test_attempt_that_happened_or_was_denied_is_never_undone(*, verdict: Verdict
     first, second = doubt(1), doubt(2)
     given = [(first, word(first, "bo", verdict))] + [(second, word(second, "ana"))] * asked_again
     rows = rows_of(first, *[second] * asked_again, answered=tuple(given))
-    assert undone_by(PERMIT, rows, 1) == ()
+    assert undone_by(DIGEST, rows, 1) == ()
 
 
 def test_too_few_timely_answers_do_not_undo_an_attempt() -> None:
     asked = doubt(1, quorum=2, timeout=60.0)
     given = ((asked, word(asked, "ana")),)
-    assert len(undone_by(PERMIT, rows_of(asked, answered=given, after=59), 1)) == 1
-    assert undone_by(PERMIT, rows_of(asked, answered=given, after=61), 1) == ()
+    assert len(undone_by(DIGEST, rows_of(asked, answered=given, after=59), 1)) == 1
+    assert undone_by(DIGEST, rows_of(asked, answered=given, after=61), 1) == ()
 
 
 def test_approval_of_the_call_does_not_count_for_an_attempt() -> None:
     asked, call = doubt(1), a_question(revision=2)
-    claimed = (word(asked, "bo"), word(asked, "eve", **SIGNED))
-    permit = replace(PERMIT, doubts=claimed)
     for wrong in (
         word(asked, "ana", question_hash=question_hash(call)),
         word(asked, "ana", approval_id="main.s.t.c2.1"),
     ):
-        assert words_on(PERMIT, rows_of(asked, call, answered=((asked, wrong),)), 1) == ()
-    assert words_on(permit, rows_of(asked), 1) == ()
+        assert words_on(DIGEST, rows_of(asked, call, answered=((asked, wrong),)), 1) == ()
+    assert words_on(DIGEST, rows_of(asked), 1) == ()
     again = doubt(3)
     given = (asked, word(asked, "ana")), (again, word(again, "bo"))
-    assert words_on(PERMIT, rows_of(asked, again, answered=given), 1) == (given[0][1], given[1][1])
+    assert words_on(DIGEST, rows_of(asked, again, answered=given), 1) == (given[0][1], given[1][1])
 
 
 def test_giving_up_an_attempt_needs_the_quorum_of_the_question() -> None:
@@ -166,45 +153,32 @@ def test_attempt_happened_if_one_entitled_person_confirms_it() -> None:
         assert not has_happened(other, (other, given), policy, DEVELOPMENT, VOTERS)
 
 
-def test_proved_permit_holds_only_stored_facts() -> None:
-    question = a_question(
-        revision=2, quorum=2, rule=RuleReference(kind="global", name="large"), policy_hash="p", override="o"
-    )
+def test_right_to_run_holds_only_stored_and_present_facts() -> None:
+    question = a_question(revision=2, quorum=2, rule=RuleReference(kind="global", name="large"), policy_hash="p")
     given = (word(question, "ana"), word(question, "bo"))
     found = judge(
         catalog_of([pay_tool(Ledger())]),
-        PERMIT.ctx,
+        a_call_context(),
         CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 1, "to": "Ana"})),
         {"amount": 1, "to": "Ana"},
         Tally(),
     )
-    proved = prove_permit(CLAIMED, found, StoredApproval(question, "h", given))
-    facts: dict[str, Any] = {
-        "revision": 2,
-        "quorum": 2,
-        "rule": question.rule,
-        "policy_hash": "p",
-        "override": "o",
-        "decisions": given,
-    }
-    assert proved == a_permit(kind="approved", approval_id=question.id, **facts)
-    assert prove_permit(CLAIMED, found, None) == PERMIT
-    ruled = prove_permit(replace(CLAIMED, kind="auto"), found, None)
+    assert right_of(found, StoredApproval(question, "h", given)) == RunRight(2, question.rule, "p", decisions=given)
     assert found.verdict is not None
-    assert ruled == a_permit(rule=found.verdict.rule, policy_hash=found.verdict.policy_hash)
-    granted = replace(found, grant="g", verdict=None)
-    assert prove_permit(replace(CLAIMED, kind="auto"), granted, None) == a_permit(grant="g")
+    ruled = right_of(found, None)
+    assert ruled == RunRight(rule=found.verdict.rule, policy_hash=found.verdict.policy_hash)
+    assert ruled.revision is None
+    assert right_of(found.decide(grant="g")._replace(verdict=None), None) == RunRight(grant="g")
 
 
 def test_probe_receives_only_verified_answers() -> None:
     question = a_question()
     ana, nobody, forged = word(question, "ana"), word(question, ""), word(question, "bo", **SIGNED)
     approval = StoredApproval(question, "h", (ana, nobody, forged))
-    told = prove_for_probe(CLAIMED, approval, policy_of(), DEVELOPMENT)
-    assert told == a_permit(kind="approved", approval_id=question.id, decisions=(ana,))
-    assert prove_for_probe(CLAIMED, approval, policy_of(), PRODUCTION).decisions == ()
-    assert prove_for_probe(CLAIMED, approval, policy_of(accept_unsigned=True), PRODUCTION).decisions == (ana,)
-    assert prove_for_probe(CLAIMED, None, policy_of(), DEVELOPMENT) == a_permit()
+    assert probe_right(approval, policy_of(), DEVELOPMENT) == RunRight(1, decisions=(ana,))
+    assert probe_right(approval, policy_of(), PRODUCTION) == RunRight(1)
+    assert probe_right(approval, policy_of(accept_unsigned=True), PRODUCTION).decisions == (ana,)
+    assert probe_right(None, policy_of(), DEVELOPMENT) == RunRight()
 
 
 def test_audit_log_holds_the_decisions_that_undid_earlier_attempts() -> None:
@@ -214,6 +188,6 @@ def test_audit_log_holds_the_decisions_that_undid_earlier_attempts() -> None:
     rows = rows_of(
         a_question(revision=4), third, second, first, answered=(*zip((first, second, third), given, strict=True), *more)
     )
-    assert undone(PERMIT, rows, 3, policy_of(), DEVELOPMENT) == (given[0], given[1])
-    assert undone(PERMIT, rows, 3, policy_of(), PRODUCTION) == ()
-    assert undone(PERMIT, None, 3, policy_of(), DEVELOPMENT) == ()
+    assert undone(DIGEST, rows, 3, policy_of(), DEVELOPMENT) == (given[0], given[1])
+    assert undone(DIGEST, rows, 3, policy_of(), PRODUCTION) == ()
+    assert undone(DIGEST, None, 3, policy_of(), DEVELOPMENT) == ()

@@ -1,36 +1,39 @@
-"""Runs a tool's handler within its time limit, and handles the cancellation of its turn."""
+"""Runs a tool's handler within its time limit despite a cancelled turn, and its `probe` after an unknown outcome."""
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from copy import deepcopy
-from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from signoff.activities.call_journal import CallContent, Journal, attribute
 from signoff.activities.capability_backends import grant_capabilities, handed_out_secrets
-from signoff.activities.hooks.hook_caller import HandlerEnded
+from signoff.activities.hooks.hook_caller import HandlerEnded, NoAnswer, ask
 from signoff.activities.results.result_processor import ProcessedResult, ResultProcessor, plain_outcome
 from signoff.activities.worker_deps import WorkerDeps
-from signoff.contracts.activity_messages import ToolTask
-from signoff.contracts.call import IN_DOUBT_TEXT, Permit
+from signoff.approvals import call_events
+from signoff.contracts.activity_messages import RunTask, ToolReply
+from signoff.contracts.call import IN_DOUBT_TEXT, RunRight
 from signoff.contracts.errors import InDoubt
 from signoff.formats.replace import replace
-from signoff.people.directory import Directory
 from signoff.people.no_person import asker
-from signoff.registry.capabilities import NOTHING_GRANTED, GrantedCapabilities
-from signoff.registry.cel_context import ContextFields, handler_context, handler_data
+from signoff.registry.cel_context import handler_context, handler_data
+from signoff.registry.hooks import PROBE, CannotTell, DidNotHappen, Happened, ProbeAnswer
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import ToolFailure
+from signoff.store.tickets import Claim
 
 T = TypeVar("T")
 
 # Python's own names: tools need not import Signoff's, and the network capability raises them as well.
 TRANSIENT = (ConnectionError, TimeoutError, InDoubt)
 
-_NO_SETTINGS: Final[Mapping[str, Any]] = MappingProxyType({})
+HAPPENED_NOTE: Final = "The tool did not answer; it was looked up, and this happened."
+UNDONE_NOTE: Final = "it was looked up, and did not happen"
 
 
 async def run_handler(tool: Tool, args: dict[str, Any], context: ToolContext) -> Any:
@@ -42,45 +45,32 @@ async def run_handler(tool: Tool, args: dict[str, Any], context: ToolContext) ->
         raise HandlerEnded(f"the tool tried to end the process ({type(error).__name__})") from None
 
 
-def tool_context_of(
-    permit: Permit,
-    key: str,
-    budget_chars: int,
-    *,
-    people: Directory,
-    fields: ContextFields,
-    settings: Mapping[str, Any] = _NO_SETTINGS,
-    capabilities: GrantedCapabilities = NOTHING_GRANTED,
-) -> ToolContext:
-    """Build the context of a call's handler or probe.
-
-    `key` is the ticket's key. `permit` must be proved: its approvers are reported to the tool.
-    """
-    ctx = permit.ctx
-    known = people.person_id(ctx.user.user, ctx.tenant)
-    last = permit.decisions[-1] if permit.decisions else None
+def tool_context_of(deps: WorkerDeps, tool: Tool, task: RunTask, right: RunRight, key: str) -> ToolContext:
+    """Build the context of a call's handler or probe, with the approvers in `right`. `key` is the ticket's key."""
+    ctx = task.ctx
+    known = deps.people.person_id(ctx.user.user, ctx.tenant)
     return ToolContext(
         actor_name=ctx.actor,
         session_id=ctx.session,
         turn_id=ctx.turn,
-        call_id=permit.call,
+        call_id=task.call,
         tenant_id=ctx.tenant,
         user_id=ctx.user.user,
         # An account that has left the directory still belongs to that person.
         person_id="" if not ctx.user.is_person else ctx.user.human if known == ctx.user.user else known,
         user=asker(ctx.user),
         idempotency_key=key,
-        approval_decision="approved" if permit.kind == "approved" else None,
-        approval_reason=last.reason if last else "",
-        decided_by=", ".join(dict.fromkeys(each.subject for each in permit.decisions)),
+        approval_decision=None if right.revision is None else "approved",
+        approval_reason=right.decisions[-1].reason if right.decisions else "",
+        decided_by=", ".join(dict.fromkeys(each.subject for each in right.decisions)),
         attempt=activity.info().attempt,
-        result_budget_chars=budget_chars,
+        result_budget_chars=task.budget_chars,
         route=ctx.route,
         step=ctx.step,
-        context=handler_context(ctx, fields),
-        data=handler_data(ctx, fields),
-        settings=settings,
-        capabilities=capabilities,
+        context=handler_context(ctx, deps.catalog.fields),
+        data=handler_data(ctx, deps.catalog.fields),
+        settings=tool.settings,
+        capabilities=grant_capabilities(deps.backends, deps.secrets, tool, ctx.tenant),
     )
 
 
@@ -92,26 +82,17 @@ class HandlerExecution:
         self._tool = tool
         self._results = results
 
-    async def run(self, task: ToolTask, args: dict[str, Any], key: str) -> ProcessedResult:
+    async def run(self, task: RunTask, right: RunRight, args: dict[str, Any], key: str) -> ProcessedResult:
         """`key` is the ticket's key, if the call has one."""
         began = time.monotonic()
-        made = await self._guard(task, args, key)
+        made = await self._guard(task, args, self.context(task, right, key))
         return made._replace(outcome=replace(made.outcome, duration_ms=int((time.monotonic() - began) * 1000)))
 
-    def context(self, task: ToolTask, key: str) -> ToolContext:
-        given = grant_capabilities(self._deps.backends, self._deps.secrets, self._tool, task.permit.ctx.tenant)
-        return tool_context_of(
-            task.permit,
-            key,
-            task.budget_chars,
-            people=self._deps.people,
-            fields=self._deps.catalog.fields,
-            settings=self._tool.settings,
-            capabilities=given,
-        )
+    def context(self, task: RunTask, right: RunRight, key: str) -> ToolContext:
+        return tool_context_of(self._deps, self._tool, task, right, key)
 
-    async def _guard(self, task: ToolTask, args: dict[str, Any], key: str) -> ProcessedResult:
-        tool, context = self._tool, self.context(task, key)
+    async def _guard(self, task: RunTask, args: dict[str, Any], context: ToolContext) -> ProcessedResult:
+        tool = self._tool
         given = deepcopy(args) if self._reads_args_after() else args
         limit = asyncio.timeout(tool.timeout)
         try:
@@ -122,15 +103,15 @@ class HandlerExecution:
             repeatable = tool.read_only or tool.idempotent
             if (limit.expired() or isinstance(error, InDoubt)) and not repeatable:
                 # The handler was stopped in the middle, or reported that itself: its effect may have happened.
-                return ProcessedResult(plain_outcome(task.permit.call, task.tool, "in_doubt", IN_DOUBT_TEXT))
+                return ProcessedResult(plain_outcome(task.call, task.tool, "in_doubt", IN_DOUBT_TEXT))
             if isinstance(error, TRANSIENT) and repeatable and activity.info().attempt < tool.tries:
                 # Use the class alone, without the cause: Temporal stores failure messages in plain text.
                 raise ApplicationError(f"{tool.name}: {type(error).__name__}", type="Transient") from None
             text = f"no answer within {tool.timeout:g} s" if limit.expired() else _words(error)
             secrets = handed_out_secrets(context.capabilities, self._deps.secrets)
-            return await self._results.fail(task.permit, args, text, task.budget_chars, secrets)
+            return await self._results.of(task, args, ToolFailure(text), secrets=secrets)
         secrets = handed_out_secrets(context.capabilities, self._deps.secrets)
-        return await self._shield(self._results.of(task.permit, args, value, task.budget_chars, key, secrets))
+        return await self._shield(self._results.of(task, args, value, context.idempotency_key, secrets))
 
     async def _shield(self, work: Coroutine[Any, Any, T], limit: asyncio.Timeout | None = None) -> T:
         """Await a handler, or the processing of its result, to the end: a cancelled turn must not lose an effect."""
@@ -155,6 +136,74 @@ class HandlerExecution:
         tool = self._tool
         seen = tool.probe is not None or tool.name in self._deps.catalog.reducers
         return seen or not tool.read_only or tool.scope == "specialist" or bool(tool.masked_arguments)
+
+
+class ProbeRunner:
+    """Runs the probe of one tool."""
+
+    def __init__(self, deps: WorkerDeps, tool: Tool, results: ResultProcessor, seconds: float | None = None) -> None:
+        self._deps = deps
+        self._store = deps.store
+        self._secrets = deps.secrets
+        self._clock = deps.clock
+        self._tool = tool
+        self._results = results
+        self._journal = Journal(deps, tool)
+        self._seconds = seconds
+
+    async def reply(self, task: RunTask, args: dict[str, Any], context: ToolContext) -> ToolReply | None:
+        """Probe the call with the claimed ticket `context.idempotency_key`.
+
+        Returns `None` if approvers must be asked. The finding is recorded on the ticket: the call is never probed
+        again, even if the workflow is lost.
+        """
+        if self._tool.probe is None:
+            return None
+        answer = await self._answer(args, context)
+        key = context.idempotency_key
+        entry = call_events.probe_entry(task, key, _word(answer), self._clock())
+        [entry] = await attribute(self._deps, task.ctx, [entry])
+        if isinstance(answer, Happened):
+            secrets = handed_out_secrets(context.capabilities, self._secrets)
+            made = await self._results.of(task, args, answer.result, key, secrets)
+            note = " ".join(filter(None, (HAPPENED_NOTE, made.outcome.note)))
+            outcome = replace(made.outcome, note=note)
+            seen = [entry, *await self._journal.end(task, outcome, key, CallContent(args, made.kept))]
+            recorded = await self._store.record(key, outcome, also=self._journal.together(seen))
+            await self._journal.apart(seen)
+            return ToolReply(outcome=recorded)
+        if isinstance(answer, DidNotHappen):
+            found = await self._store.void_claimed(key, also=self._journal.together([entry]))
+            await self._journal.apart([entry])
+            # Not necessarily `undone`: a slow worker may have recorded its outcome in between, and that one counts.
+            return recorded_reply(found)
+        await self._journal.alone([entry])
+        return None
+
+    async def _answer(self, args: dict[str, Any], context: ToolContext) -> ProbeAnswer:
+        if self._tool.probe is None:
+            return CannotTell()
+        try:
+            return await ask(PROBE, self._tool.probe, args, context, seconds=self._seconds)
+        except NoAnswer as none:
+            # A failed probe knows nothing: treated as `DidNotHappen`, it would let the tool act twice.
+            activity.logger.warning("the probe of %s %s", self._tool.name, none)
+            return CannotTell()
+
+
+def recorded_reply(found: Claim) -> ToolReply | None:
+    """Return a ticket's outcome, or that the next ticket may be claimed, or `None`."""
+    if found.kind == "done" and found.outcome is not None:
+        return ToolReply(outcome=found.outcome)
+    if found.kind == "void":
+        return ToolReply(again="lapsed", note="the approval was not used in time")
+    return ToolReply(again="undone", note=UNDONE_NOTE) if found.kind == "undone" else None
+
+
+def _word(answer: ProbeAnswer) -> str:
+    if isinstance(answer, CannotTell):
+        return "unknown"
+    return "happened" if isinstance(answer, Happened) else "did_not_happen"
 
 
 async def finish(work: Coroutine[Any, Any, T]) -> T:

@@ -1,6 +1,6 @@
-"""Checks the right to run at the place of the effect, by pure rules over an untrusted permit.
+"""Pure rules for the right to run a call, at the place of the effect.
 
-`approval_of` derives the approval from the store, `check_permit` decides.
+`approval_of` derives the approval from stored rows, `check_run` decides, and `right_of` collects the proved facts.
 """
 
 import dataclasses
@@ -12,16 +12,15 @@ from typing import Any, Literal, NamedTuple
 from pydantic_core import to_jsonable_python
 
 from signoff.approvals.binding import is_answer_to
-from signoff.approvals.digest import doubt_digest, question_hash
+from signoff.approvals.digest import digest_in_context, doubt_digest, question_hash
 from signoff.approvals.earlier_questions import ending_of
 from signoff.approvals.tightening import tighten
+from signoff.contracts.activity_messages import RunTask
 from signoff.contracts.approval import JUDGED_SECONDS, Question, Terms
-from signoff.contracts.call import REQUESTER_RULE, CallContext, Permit
+from signoff.contracts.call import PERMISSION_RULE, REQUESTER_RULE, CallContext, RunRight
+from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.decision import Decision, Verdict, at_least
-from signoff.contracts.ids import TurnKey
-from signoff.contracts.names import ACTOR_TURN
 from signoff.contracts.person import Person, Principal
-from signoff.formats.replace import replace
 from signoff.keys.signatures import Verifier
 from signoff.people.directory import Directory
 from signoff.people.eligibility import ApproverSpec, approver_spec_of
@@ -30,54 +29,25 @@ from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.policy.terms import VerdictTerms
 from signoff.registry.catalog import Catalog
-from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.argument_check import final_arguments
+from signoff.registry.gates.judged_call import JudgedCall
+from signoff.registry.hooks import override_hash
 from signoff.registry.manifest.subscription_sections import Subscription
+from signoff.registry.registry import definition_hash
+from signoff.registry.tool import Tool
 from signoff.store.questions.approval_rows import ApprovalRows
 
 
 @dataclass(frozen=True)
-class ActivityCaller:
-    """The activity's scheduler, as reported by the server."""
-
-    workflow_type: str
-    workflow_id: str
-    activity_type: str
-    activity_id: str
-
-
-@dataclass(frozen=True)
-class PermitCheck:
-    """The decision on a permit: run the call, judge it `again`, or refuse it, with the reason."""
+class RunCheck:
+    """The decision on a call: run it, judge it `again`, or refuse it, with the reason."""
 
     kind: Literal["run", "again", "refuse"]
     why: str = ""
     again: Literal["", "stale", "policy"] = ""
 
 
-RUN = PermitCheck("run")
-
-
-def turn_problem(caller: ActivityCaller, turn: TurnKey | None, what: str, by: str) -> str:
-    """Return why `what` was not scheduled by `turn` (`None`: no turn), or "".
-
-    `by` names the source of the turn's name.
-    """
-    # Anyone with Temporal credentials can start any activity, directly or from their own workflow.
-    if caller.workflow_type != ACTOR_TURN:
-        return f"{what} runs only inside a turn"
-    if turn is None or caller.workflow_id != turn.workflow_id:
-        return f"{by} names another turn"
-    return ""
-
-
-def caller_problem(caller: ActivityCaller, permit: Permit, tool: str) -> str:
-    """Return why the permit's turn did not schedule this activity, or ""."""
-    problem = turn_problem(caller, _turn(permit), "this tool", "the permit")
-    if problem:
-        return problem
-    if caller.activity_type != tool or caller.activity_id != permit.call:
-        return "the permit names another call"
-    return ""
+RUN = RunCheck("run")
 
 
 @dataclass(frozen=True)
@@ -105,7 +75,7 @@ class SignaturePolicy:
             return "the gateway did not sign this answer"
         if decision.revision is None or not decision.question_hash:
             # The gateway signs the question on the card. A decision without a question would fit any.
-            return "a signed decision in the permit names no question"
+            return "a signed decision names no question"
         return ""
 
 
@@ -190,12 +160,12 @@ def is_expired(user: Principal, now: datetime) -> bool:
     return ends.tzinfo is None or ends <= now
 
 
-def ask_if_doubted(found: LocalGateDecision, why: str) -> LocalGateDecision:
+def ask_if_doubted(found: JudgedCall, why: str) -> JudgedCall:
     """Make `found` need approval if a rule would run it."""
     if found.kind != "run" or found.verdict is None or not why:
         return found
     verdict = dataclasses.replace(found.verdict, verdict="ask", rule=REQUESTER_RULE, rule_text="", reasons=(why,))
-    return replace(found, kind="ask", verdict=verdict)
+    return found.decide(kind="ask")._replace(verdict=verdict)
 
 
 @dataclass(frozen=True)
@@ -215,24 +185,26 @@ class StoredApproval:
     stale: str = ""
 
 
-def approval_of(permit: Permit, rows: ApprovalRows | None) -> StoredApproval | None:
-    """Return the approval that a permit claims, from the rows alone, or `None` without a question.
+def approval_of(revision: int | None, rows: ApprovalRows | None) -> StoredApproval | None:
+    """Return the approval of a call from its rows alone, or `None` without a question.
 
-    The permit's own decisions do not count.
+    `revision` is the turn's claim: the approval of another one is stale.
     """
     asked = [] if rows is None else [each for each in rows.questions if each.kind == "approval"]
     if rows is None or not asked:
         return None
     question = asked[-1]
     stale = ""
-    if question.revision != permit.revision:
+    if question.revision != revision:
         stale = "this was asked again"
     elif question.ended_at is not None:
         stale = "this request is closed"
     elif question.judging_delay > JUDGED_SECONDS:
         stale = "this was judged at another moment than it was asked"
     request = rows.request(question)
-    if any(each.revision < question.revision for each in denied_questions(rows, question.digest)):
+    # After a denial of exactly this action, no later approval of it counts.
+    same = [each for each in asked if each.digest == question.digest and each.revision < question.revision]
+    if any(rows.request(each).state == "denied" for each in same):
         return StoredApproval(question, request.question_hash, (), problem=_NOT_APPROVED["denied"], stale=stale)
     if request.state in ("denied", "cancelled", "timed_out"):
         return StoredApproval(question, request.question_hash, (), problem=_NOT_APPROVED[request.state], stale=stale)
@@ -244,13 +216,6 @@ def approval_of(permit: Permit, rows: ApprovalRows | None) -> StoredApproval | N
     return StoredApproval(question, request.question_hash, stored, completed_at, edited, stale=stale)
 
 
-def denied_questions(rows: ApprovalRows | None, digest: str) -> list[Question]:
-    """Return the denied questions about exactly this action: no approval, rule or grant runs it after that."""
-    asked = () if rows is None else rows.questions
-    same = [each for each in asked if each.kind == "approval" and each.digest == digest]
-    return [each for each in same if rows is not None and rows.request(each).state == "denied"]
-
-
 _NOT_APPROVED = {
     "denied": "somebody denied this",
     "cancelled": "this was withdrawn",
@@ -258,10 +223,10 @@ _NOT_APPROVED = {
 }
 
 
-def check_permit(
-    permit: Permit,
+def check_run(
+    task: RunTask,
     digest: str,
-    found: LocalGateDecision,
+    found: JudgedCall,
     policy: CompiledPolicy,
     terms: VerdictTerms,
     *,
@@ -269,55 +234,55 @@ def check_permit(
     voters: VoterSet,
     approval: StoredApproval | None,
     now: datetime,
-) -> PermitCheck:
+) -> RunCheck:
     """Return whether the call may run under the present catalog.
 
     `digest` and `found` were computed here and now. `terms` belong to the present policy, `now` is the store's clock.
     For each term, the stricter of row and present policy applies.
     """
     # Do not refuse: a deploy can change a tool under an honest turn, which then asks again.
-    if permit.digest != digest:
-        return PermitCheck("again", _TOOL_CHANGED, "stale")
-    if permit.kind == "auto":
+    if task.digest != digest:
+        return RunCheck("again", _TOOL_CHANGED, "stale")
+    if task.revision is None:
         if found.kind == "run":
             return RUN
-        return PermitCheck("again", "the policy changed before this ran", "policy")
+        return RunCheck("again", "the policy changed before this ran", "policy")
     if approval is None:
-        return PermitCheck("refuse", "no approver was asked about this")
+        return RunCheck("refuse", "no approver was asked about this")
     if approval.problem:
-        return PermitCheck("refuse", approval.problem)
+        return RunCheck("refuse", approval.problem)
     question, rules = approval.question, policy.rules
     if approval.stale or question.digest != digest:
-        return PermitCheck("again", approval.stale or _TOOL_CHANGED, "stale")
+        return RunCheck("again", approval.stale or _TOOL_CHANGED, "stale")
     tool = found.tool
     if tool is None or question.secrets != tool.masked_arguments or question.show != rules.show.only:
-        return PermitCheck("again", "the card of this has changed", "stale")
+        return RunCheck("again", "the card of this has changed", "stale")
     mode = rules.edit_mode(read_only=tool.read_only)
     if question.edit_of and (mode == "off" or (mode == "propose" and not question.proposers)):
         # The edit counts as its author's approval, which the present policy does not allow.
-        return PermitCheck("again", "the policy on changed arguments is stricter now", "policy")
+        return RunCheck("again", "the policy on changed arguments is stricter now", "policy")
     for decision in approval.decisions:
         problem = "" if _answers(decision, approval) else "a decision is about something else"
         problem = problem or signature_policy.decision_problem(decision, accept_unsigned=rules.accept_unsigned)
         if problem:
-            return PermitCheck("refuse", problem)
+            return RunCheck("refuse", problem)
     # Check the question's own quorum first: under any policy, fewer people have never approved it.
     if len(_people(approval)) < question.quorum:
-        return PermitCheck("refuse", _FEW.refused)
+        return RunCheck("refuse", _FEW.refused)
     strictest = tighten(question, terms)
-    lacking = _find_lack(approval, permit.ctx, rules, strictest)
+    lacking = _find_lack(approval, task.ctx, rules, strictest)
     if lacking is None:
         # People leave, and roles and delegations end after an answer counted. Check who may answer now, by the question
         # and by the present policy, each with its own quorum and groups. A loosened policy releases nothing.
         if not voters.suffices(approval.decisions):
-            return PermitCheck("again", "an approver of this may not decide it now", "policy")
+            return RunCheck("again", "an approver of this may not decide it now", "policy")
         if _is_late(approval, strictest.timeout, terms.on_timeout):
-            return PermitCheck("again", "it has to be approved sooner now", "policy")
+            return RunCheck("again", "it has to be approved sooner now", "policy")
         return _in_time(approval, rules, now)
     # This policy would not have accepted such answers, unless its function is stricter now.
     if question.policy_hash == policy.hash and not terms.applied:
-        return PermitCheck("refuse", lacking.refused)
-    return PermitCheck("again", lacking.now, "policy")
+        return RunCheck("refuse", lacking.refused)
+    return RunCheck("again", lacking.now, "policy")
 
 
 def _answers(decision: Decision, approval: StoredApproval) -> bool:
@@ -339,42 +304,46 @@ def _is_late(approval: StoredApproval, timeout: float, on_timeout: str) -> bool:
     return any(each.signature and each.received_at and each.received_at > last for each in approval.decisions)
 
 
-def _in_time(approval: StoredApproval, rules: ApprovalPolicy, now: datetime) -> PermitCheck:
+def _in_time(approval: StoredApproval, rules: ApprovalPolicy, now: datetime) -> RunCheck:
     """Return whether the approval is still valid, by the store's clock, from the answer that completed it."""
     span = min(approval.question.grant_ttl, rules.grant_ttl)
     done = approval.completed_at
     if done is None or now - done <= timedelta(seconds=span):
         return RUN
-    return PermitCheck("again", f"it was approved more than {span:g} seconds ago and not begun", "policy")
+    return RunCheck("again", f"it was approved more than {span:g} seconds ago and not begun", "policy")
 
 
-def words_on(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[Decision, ...]:
+def words_on(digest: str, rows: ApprovalRows | None, number: int) -> tuple[Decision, ...]:
+    """Return the answers to all questions about attempt `number` of the action `digest`."""
     words: list[Decision] = []
-    for question in _doubts(permit, rows, number):
+    for question in _doubts(digest, rows, number):
         words += [each for each in _words(rows, question) if each not in words]
     return tuple(words)
 
 
-def undone_by(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[Decision, ...]:
+def undone_by(digest: str, rows: ApprovalRows | None, number: int) -> tuple[Decision, ...]:
     """Return the answers to the last question about attempt `number`.
 
     Answers to different questions do not add up: later approvers did not see earlier answers. Empty if anyone ever said
     that the attempt took effect or gave it up.
     """
-    asked = _doubts(permit, rows, number)
+    asked = _doubts(digest, rows, number)
     if rows is None or not asked:
         return ()
     requests = [rows.request(each) for each in asked]
-    if ending_of(requests, doubt_digest(permit.digest, number)) is not None or requests[-1].state == "timed_out":
+    if ending_of(requests, doubt_digest(digest, number)) is not None or requests[-1].state == "timed_out":
         return ()
     return tuple(_words(rows, asked[-1]))
 
 
-def _doubts(permit: Permit, rows: ApprovalRows | None, number: int) -> list[Question]:
-    """Return the questions about the outcome of attempt `number`, oldest first."""
-    asked = () if rows is None else rows.questions
-    digest = doubt_digest(permit.digest, number)
-    return [each for each in asked if each.kind == "in_doubt" and each.doubt_of == number and each.digest == digest]
+def doubts_of(rows: ApprovalRows | None) -> tuple[Question, ...]:
+    """Return the questions about unknown outcomes, oldest first."""
+    return () if rows is None else tuple(each for each in rows.questions if each.kind == "in_doubt")
+
+
+def _doubts(digest: str, rows: ApprovalRows | None, number: int) -> list[Question]:
+    about = doubt_digest(digest, number)
+    return [each for each in doubts_of(rows) if each.doubt_of == number and each.digest == about]
 
 
 def _words(rows: ApprovalRows | None, question: Question) -> list[Decision]:
@@ -413,9 +382,12 @@ def has_happened(
 
 
 def _says(word: Decision, verdict: Verdict, policy: CompiledPolicy, signature_policy: SignaturePolicy) -> bool:
-    rules = policy.rules
-    agrees = word.verdict == verdict and word.subject != ""
-    return agrees and not signature_policy.decision_problem(word, accept_unsigned=rules.accept_unsigned)
+    return word.verdict == verdict and _is_vouched(word, policy, signature_policy)
+
+
+def _is_vouched(decision: Decision, policy: CompiledPolicy, signature_policy: SignaturePolicy) -> bool:
+    accepts = policy.rules.accept_unsigned
+    return decision.subject != "" and not signature_policy.decision_problem(decision, accept_unsigned=accepts)
 
 
 class _Lack(NamedTuple):
@@ -449,5 +421,46 @@ def _people(approval: StoredApproval) -> set[str]:
     return {decision.subject for decision in approval.decisions}
 
 
-def _turn(permit: Permit) -> TurnKey:
-    return TurnKey(permit.ctx.tenant, permit.ctx.session, permit.ctx.turn)
+def overrides(question: Question, found: JudgedCall) -> bool:
+    """True if the card showed the permission check's present objection, or if there is none."""
+    shown = question.override == override_hash(found.objection)
+    return not found.objection or (question.rule == PERMISSION_RULE and shown)
+
+
+def right_of(found: JudgedCall, approval: StoredApproval | None) -> RunRight:
+    """Return the facts that let a call run: the stored approval, or the present rule or grant."""
+    if approval is not None:
+        asked = approval.question
+        return RunRight(asked.revision, asked.rule, asked.policy_hash, decisions=approval.decisions)
+    rule, policy_hash = (None, "") if found.verdict is None else (found.verdict.rule, found.verdict.policy_hash)
+    return RunRight(rule=rule, policy_hash=policy_hash, grant=found.decision.grant)
+
+
+def probe_right(approval: StoredApproval | None, policy: CompiledPolicy, signature_policy: SignaturePolicy) -> RunRight:
+    """Return the vouched answers to a call of the past, without deriving its right to run."""
+    if approval is None:
+        return RunRight()
+    vouched = tuple(each for each in approval.decisions if _is_vouched(each, policy, signature_policy))
+    return RunRight(approval.question.revision, decisions=vouched)
+
+
+def undone(
+    digest: str, rows: ApprovalRows | None, ticket: int, policy: CompiledPolicy, signature_policy: SignaturePolicy
+) -> tuple[Decision, ...]:
+    """Return the vouched answers that attempts before the one with number `ticket` did not happen."""
+    numbers = sorted({each.doubt_of for each in doubts_of(rows) if each.doubt_of < ticket})
+    words = (word for number in numbers for word in words_on(digest, rows, number))
+    return tuple(word for word in words if _says(word, "approved", policy, signature_policy))
+
+
+def digest_of(ctx: CallContext, call: str, tool: Tool, args: Any) -> str:
+    return digest_in_context(ctx, call=call, tool=tool.name, definition=definition_hash(tool), args=args)
+
+
+def is_of(task: RunTask, tool: Tool, proposed: Any) -> bool:
+    """Return whether `task` is for `tool` as defined now, with these or the corrected arguments."""
+    try:
+        # Without an RFC 8785 encoding there is no digest, so none matches.
+        return digest_of(task.ctx, task.call, tool, final_arguments(tool, proposed)) == task.digest
+    except NotCanonical:
+        return False

@@ -16,7 +16,6 @@ from activity_kit import (
     environment,
     free,
     in_another_turn,
-    permit_for,
     pinned,
     run,
     summary,
@@ -31,11 +30,11 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from turn_fixtures import GUEST, Ledger, pay_tool
 
-from signoff.activities.handler_runner import TRANSIENT
-from signoff.activities.run_rights import CHANGED
-from signoff.activities.tool_activity import WORKERS_TRIED, ToolActivity, tool_activities
+from signoff.activities.run_handler import TRANSIENT
+from signoff.activities.run_once import WORKERS_TRIED, RunOnce, tool_activities
+from signoff.activities.run_right import CHANGED
 from signoff.audit.log import AuditLog
-from signoff.contracts.activity_messages import ToolTask
+from signoff.contracts.activity_messages import RunTask
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.limits import INLINE_BYTES
@@ -68,8 +67,8 @@ async def test_allowed_call_runs_once_and_keeps_its_outcome(store: Store, ledger
     reply = await run(deps, tool, task)
     assert summary(reply) == ("ok", "paid")
     assert (reply.outcome.call, reply.outcome.tool, reply.outcome.gate) == ("c1.1", "pay", "execute")
-    assert ledger.rows == [("pay", ARGS, task.permit.digest)]
-    ticket = await store.read_ticket(task.permit.digest)
+    assert ledger.rows == [("pay", ARGS, task.digest)]
+    ticket = await store.read_ticket(task.digest)
     assert (ticket.workflow, ticket.call, ticket.tool, ticket.state) == (*WHO.values(), "done")
     assert ticket.outcome == reply.outcome
     assert await run(deps, tool, task) == reply
@@ -80,7 +79,7 @@ async def test_ticket_holds_the_nonce_of_the_turn(store: Store, ledger: Ledger) 
     tool = free(ledger)
     task = in_another_turn(tool)
     assert (await run(worker_deps(store, tool), tool, task)).outcome.code == "ok"
-    assert some(await store.read_ticket(task.permit.digest)).nonce == task.permit.ctx.user.nonce == "later"
+    assert some(await store.read_ticket(task.digest)).nonce == task.ctx.user.nonce == "later"
 
 
 async def test_only_calls_begun_after_a_restored_backup_run(store: Store, ledger: Ledger) -> None:
@@ -88,15 +87,15 @@ async def test_only_calls_begun_after_a_restored_backup_run(store: Store, ledger
     deps = worker_deps(store, tool)
     await store.run(lambda connection: connection.execute(insert(RESTORATIONS)))
 
-    def task_begun(minutes: int) -> ToolTask:
+    def task_begun(minutes: int) -> RunTask:
         user = replace(GUEST, issued_at=datetime.now(UTC) + timedelta(minutes=minutes), nonce=str(minutes))
-        return task_for(tool, permit_for(tool, ctx=pinned(user=user)))
+        return task_for(tool, ctx=pinned(user=user))
 
     with pytest.raises(ApplicationError) as raised:
         await run(deps, tool, task_begun(-1))
     assert (raised.value.type, ledger.rows) == ("InDoubt", [])
     fresh = replace(task_begun(1), args=Content(inline=ARGS | {"amount": 7}))
-    fresh = replace(fresh, permit=permit_for(tool, ARGS | {"amount": 7}, ctx=fresh.permit.ctx))
+    fresh = replace(fresh, digest=task_for(tool, ARGS | {"amount": 7}, ctx=fresh.ctx).digest)
     assert (await run(deps, tool, fresh)).outcome.code == "ok"
 
 
@@ -104,10 +103,10 @@ async def test_only_calls_begun_after_a_restored_backup_run(store: Store, ledger
     ("info", "why"),
     ({"workflow_type": None}, "this tool runs only inside a turn"),
     ({"workflow_type": "Foreign"}, "this tool runs only inside a turn"),
-    ({"workflow_id": None}, "the permit names another turn"),
-    ({"workflow_id": "turn/main/s/other"}, "the permit names another turn"),
-    ({"activity_id": "c1.2"}, "the permit names another call"),
-    ({"activity_type": "refund"}, "the permit names another call"),
+    ({"workflow_id": None}, "its task names another turn"),
+    ({"workflow_id": "turn/main/s/other"}, "its task names another turn"),
+    ({"activity_id": "c1.2"}, "its task names another call"),
+    ({"activity_type": "refund"}, "its task names another call"),
 )
 async def test_caller_other_than_the_turn_of_the_permit_is_refused(
     store: Store, caplog: pytest.LogCaptureFixture, info: Any, why: str
@@ -119,14 +118,14 @@ async def test_caller_other_than_the_turn_of_the_permit_is_refused(
     assert summary(reply) == ("refused", f"Not executed: {why}.")
     assert caplog.messages[0].startswith(f"refused to run pay: {why}")
     assert ledger.rows == []
-    assert await store.read_ticket(task.permit.digest) is None
+    assert await store.read_ticket(task.digest) is None
 
 
 async def test_task_for_another_tool_is_refused(store: Store, ledger: Ledger) -> None:
     tool, other = free(ledger), free(ledger, name="refund")
     deps = worker_deps(store, tool, other)
     reply = await run(deps, tool, task_for(other), environment("refund"))
-    assert summary(reply) == ("refused", "Not executed: the permit names another tool.")
+    assert summary(reply) == ("refused", "Not executed: its task names another tool.")
     assert ledger.rows == []
 
 
@@ -139,8 +138,8 @@ async def test_handler_of_an_approved_call_receives_its_decision(store: Store) -
 
     tool = pay_tool(Ledger(), ApprovalPolicy(quorum=2), handler=handler)
     ctx = pinned(route="billing", step="2", channel="web")
-    permit = permit_for(tool, kind="approved", ctx=ctx, decisions=())
-    task = task_for(tool, permit, budget_chars=77)
+    task = task_for(tool, ctx=ctx, revision=1)
+    task = replace(task, budget_chars=77)
     deps = worker_deps(store, tool, people=[a_person("approver"), a_person("ana"), a_person("guest", roles=())])
     request = await asked(deps, tool, ctx=ctx)
     await answer(store, about(request))
@@ -156,7 +155,7 @@ async def test_handler_of_an_approved_call_receives_its_decision(store: Store) -
             user_id="guest",
             person_id="guest",
             user=GUEST,
-            idempotency_key=permit.digest,
+            idempotency_key=task.digest,
             approval_decision="approved",
             approval_reason="ok",
             decided_by="approver, ana",
@@ -182,8 +181,8 @@ async def test_handler_of_an_automatic_call_receives_no_decision(store: Store) -
 
 async def test_permit_without_enough_decisions_is_refused(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger)
-    deps, task = worker_deps(store, tool), task_for(tool, permit_for(tool, kind="approved", decisions=()))
-    nobody = await run(deps, tool, task_for(tool, permit_for(tool, kind="approved")))
+    deps, task = worker_deps(store, tool), task_for(tool, revision=1)
+    nobody = await run(deps, tool, task_for(tool, revision=1))
     assert nobody.outcome.value.inline == "Not executed: no approver was asked about this."
     await asked(deps, tool)
     reply = await run(deps, tool, task)
@@ -202,7 +201,7 @@ async def test_permit_without_enough_decisions_is_refused(store: Store, ledger: 
 async def test_arguments_are_judged_again_at_run_time(store: Store, args: Any, code: str, gate: str) -> None:
     ledger = Ledger()
     tool = free(ledger)
-    reply = await run(worker_deps(store, tool), tool, task_for(tool, permit_for(tool), Content(inline=args).inline))
+    reply = await run(worker_deps(store, tool), tool, task_for(tool, args, digest=task_for(tool).digest))
     assert (reply.outcome.code, reply.outcome.gate, reply.outcome.call) == (code, gate, "c1.1")
     assert ledger.rows == []
 
@@ -225,9 +224,9 @@ async def test_catalog_changed_after_the_question_is_judged_again(
     ledger = Ledger()
     before = pay_tool(ledger)
     after = pay_tool(ledger, **({"requires_approval": True} | change))
-    permit = permit_for(before, kind="approved")
+    task = task_for(before, revision=1)
     await answer(store, about(await asked(worker_deps(store, before), before)))
-    reply = await run(worker_deps(store, after, **fields), after, task_for(after, permit))
+    reply = await run(worker_deps(store, after, **fields), after, task)
     assert (reply.outcome.code if reply.outcome and not reply.again else "", reply.again) == expected
     assert len(ledger.rows) == (expected[0] == "ok")
     if expected[0] == "denied":
@@ -249,7 +248,7 @@ async def test_automatic_call_that_now_needs_approval_is_judged_again(store: Sto
     reply = await run(worker_deps(store, tool, people=fired), tool, task_for(tool))
     assert (reply.again, reply.note) == ("policy", note)
     edited = pinned(user=replace(GUEST, tier="trusted"))
-    reply = await run(worker_deps(store, tool), tool, task_for(tool, permit_for(tool, ctx=edited)))
+    reply = await run(worker_deps(store, tool), tool, task_for(tool, ctx=edited))
     assert (reply.again, reply.note) == ("policy", note)
     assert ledger.rows == []
 
@@ -259,7 +258,7 @@ async def test_stored_arguments_are_loaded_for_the_handler(store: Store, ledger:
     args = {"amount": 1, "to": "é" * INLINE_BYTES}
     content = await to_content(store, args, PLACE)
     assert content.blob is not None
-    task = replace(task_for(tool, permit_for(tool, args)), args=content)
+    task = replace(task_for(tool, args), args=content)
     assert summary(await run(worker_deps(store, tool), tool, task))[0] == "ok"
     assert ledger.rows[0][1] == args
 
@@ -270,7 +269,7 @@ async def test_stored_arguments_are_loaded_for_the_handler(store: Store, ledger:
 async def test_begun_call_without_an_outcome_is_in_doubt(store: Store, ledger: Ledger) -> None:
     tool = free(ledger)
     task = task_for(tool)
-    await store.claim(task.permit.digest, **WHO)
+    await store.claim(task.digest, **WHO)
     with pytest.raises(ApplicationError, match=IN_DOUBT_TEXT) as doubt:
         await run(worker_deps(store, tool), tool, task)
     assert (doubt.value.type, doubt.value.non_retryable) == ("InDoubt", True)
@@ -280,10 +279,10 @@ async def test_begun_call_without_an_outcome_is_in_doubt(store: Store, ledger: L
 async def test_idempotent_tool_runs_again_with_the_same_key(store: Store, ledger: Ledger) -> None:
     tool = free(ledger, idempotent=True)
     task = task_for(tool)
-    await store.claim(task.permit.digest, **WHO)
+    await store.claim(task.digest, **WHO)
     assert summary(await run(worker_deps(store, tool), tool, task)) == ("ok", "paid")
-    assert [row[2] for row in ledger.rows] == [task.permit.digest]
-    assert (await store.read_ticket(task.permit.digest)).state == "done"
+    assert [row[2] for row in ledger.rows] == [task.digest]
+    assert (await store.read_ticket(task.digest)).state == "done"
 
 
 CLOSED: list[tuple[Any, Any]] = [
@@ -304,11 +303,11 @@ async def test_later_obstacle_keeps_a_begun_call_in_doubt(
     before = free(ledger, idempotent=idempotent)
     after = pay_tool(ledger, **({"requires_approval": False, "idempotent": idempotent} | change))
     task = task_for(before)
-    await store.claim(task.permit.digest, **WHO)
+    await store.claim(task.digest, **WHO)
     with pytest.raises(ApplicationError, match=IN_DOUBT_TEXT) as doubt:
         await run(worker_deps(store, after, **fields), after, task)
     assert (doubt.value.type, doubt.value.non_retryable) == ("InDoubt", True)
-    await store.record(task.permit.digest, DONE)
+    await store.record(task.digest, DONE)
     assert (await run(worker_deps(store, after, **fields), after, task)).outcome == DONE
     assert ledger.rows == []
 
@@ -317,8 +316,8 @@ async def test_refusal_keeps_a_begun_call_in_doubt(store: Store, ledger: Ledger)
     tool = free(ledger)
     strict = worker_deps(store, tool, profile="production")
     for deps, number in ((strict, 1), (worker_deps(store, tool), 2)):
-        task = task_for(tool, permit_for(tool), ticket=number)
-        key = ticket_key(task.permit.digest, number)
+        task = task_for(tool, ticket=number)
+        key = ticket_key(task.digest, number)
         assert (await run(deps, tool, task)).outcome.code == "refused"
         await store.claim(key, **WHO)
         with pytest.raises(ApplicationError, match=IN_DOUBT_TEXT) as doubt:
@@ -336,11 +335,11 @@ async def test_removed_tool_keeps_a_begun_call_in_doubt(store: Store) -> None:
     env.payload_converter = DATA_CONVERTER.payload_converter
     given = [RawValue(env.payload_converter.to_payload(task))]
     assert (await env.run(absent, given)).again == "stale"
-    await store.claim(task.permit.digest, **WHO)
+    await store.claim(task.digest, **WHO)
     with pytest.raises(ApplicationError, match=IN_DOUBT_TEXT) as doubt:
         await env.run(absent, given)
     assert (doubt.value.type, doubt.value.non_retryable) == ("InDoubt", True)
-    await store.record(task.permit.digest, DONE)
+    await store.record(task.digest, DONE)
     assert (await env.run(absent, given)).outcome == DONE
     other = environment("pay", attempt=WORKERS_TRIED, workflow_id="turn/main/s/other")
     other.payload_converter = env.payload_converter
@@ -352,11 +351,11 @@ async def test_ticket_of_another_call_does_not_affect_this_one(store: Store, led
     deps = worker_deps(store, tool, policies=[GlobalRule(name="r", rule="true", effect="hide")])
     task = task_for(tool)
     for other in ({"workflow": "turn/main/s/other"}, {"call": "c1.2"}, {"tool": "look"}):
-        permit = replace(task.permit, digest=f"{other}")
-        await store.claim(permit.digest, **(WHO | other))
-        reply = await run(deps, tool, replace(task, permit=permit))
+        task = replace(task, digest=f"{other}")
+        await store.claim(task.digest, **(WHO | other))
+        reply = await run(deps, tool, task)
         assert (reply.outcome.code, reply.outcome.gate) == ("not_available", "tag_policy")
-    await store.void_unclaimed(task.permit.digest, **WHO)
+    await store.void_unclaimed(task.digest, **WHO)
     assert (await run(deps, tool, task)).outcome.gate == "tag_policy"
     assert (await run(deps, tool, replace(task, ticket=0))).outcome.gate == "tag_policy"
 
@@ -366,7 +365,7 @@ async def test_void_ticket_never_runs(store: Store, idempotent: bool) -> None:
     ledger = Ledger()
     tool = free(ledger, idempotent=idempotent)
     task = task_for(tool)
-    await store.void_unclaimed(task.permit.digest, **WHO)
+    await store.void_unclaimed(task.digest, **WHO)
     reply = await run(worker_deps(store, tool), tool, task)
     assert (reply.outcome, reply.again, reply.note) == (None, "lapsed", "the approval was not used in time")
     assert ledger.rows == []
@@ -378,11 +377,11 @@ async def test_next_ticket_needs_all_earlier_ones_voided(store: Store, ledger: L
     third = replace(first, ticket=3)
     refused = ("refused", "Not executed: an earlier ticket of this call was not given up.")
     assert summary(await run(deps, tool, third)) == refused
-    await store.void_unclaimed(first.permit.digest, **WHO)
+    await store.void_unclaimed(first.digest, **WHO)
     assert summary(await run(deps, tool, third)) == refused
-    await store.void_unclaimed(ticket_key(first.permit.digest, 2), **WHO)
+    await store.void_unclaimed(ticket_key(first.digest, 2), **WHO)
     assert summary(await run(deps, tool, third)) == ("ok", "paid")
-    assert ledger.rows[0][2] == f"{first.permit.digest}/3"
+    assert ledger.rows[0][2] == f"{first.digest}/3"
     for ticket in (0, -1):
         assert summary(await run(deps, tool, replace(first, ticket=ticket))) == refused
     assert len(ledger.rows) == 1
@@ -396,9 +395,9 @@ async def test_later_ticket_is_refused_while_an_earlier_one_is_in_doubt(
     ledger = Ledger()
     tool = free(ledger, read_only=read_only, usage_limit=UsageLimit(9, "tenant", 60.0))
     task = task_for(tool, ticket=2)
-    await store.claim(task.permit.digest, **WHO)
+    await store.claim(task.digest, **WHO)
     if recorded:
-        await store.record(task.permit.digest, CallOutcome(call="c1.1", tool="pay", code="in_doubt"))
+        await store.record(task.digest, CallOutcome(call="c1.1", tool="pay", code="in_doubt"))
     code, text = summary(await run(worker_deps(store, tool), tool, task))
     assert (code, text) == (
         "refused",
@@ -416,11 +415,11 @@ async def test_finished_earlier_ticket_replaces_a_refusal_with_its_outcome(
     before = free(ledger)
     after = pay_tool(ledger, **({"requires_approval": False} | change))
     task = task_for(before, ticket=2)
-    await store.claim(task.permit.digest, **WHO)
-    await store.record(task.permit.digest, CallOutcome(call="c1.1", tool="pay", code="in_doubt"))
+    await store.claim(task.digest, **WHO)
+    await store.record(task.digest, CallOutcome(call="c1.1", tool="pay", code="in_doubt"))
     reply = await run(worker_deps(store, after, **fields), after, task)
     assert reply.outcome is None or reply.outcome.code != "in_doubt", "of that people have said something"
-    await store.record(task.permit.digest, DONE)
+    await store.record(task.digest, DONE)
     assert (await run(worker_deps(store, after, **fields), after, task)).outcome == DONE
     assert ledger.rows == []
 
@@ -432,9 +431,9 @@ async def test_call_begun_before_its_tool_became_read_only_is_not_rerun(store: S
     task = task_for(acts)
     done = CallOutcome(call="c1.1", tool="pay", code="ok", value=Content(inline="paid"))
     assert (await run(worker_deps(store, reads), reads, task)).again == "stale"
-    await store.claim(task.permit.digest, **WHO)
+    await store.claim(task.digest, **WHO)
     if recorded:
-        await store.record(task.permit.digest, done)
+        await store.record(task.digest, done)
         assert (await run(worker_deps(store, reads), reads, task)).outcome == done
     else:
         with pytest.raises(ApplicationError) as doubt:
@@ -446,7 +445,7 @@ async def test_call_begun_before_its_tool_became_read_only_is_not_rerun(store: S
 async def test_begun_read_that_may_not_run_now_is_refused(store: Store) -> None:
     reads = free(Ledger(), read_only=True, usage_limit=UsageLimit(9, "tenant", 60.0))
     task = task_for(reads)
-    await store.claim(task.permit.digest, **WHO)
+    await store.claim(task.digest, **WHO)
     deps = worker_deps(store, reads, profile="production")
     assert summary(await run(deps, reads, task))[0] == "refused"
 
@@ -457,7 +456,7 @@ async def test_read_only_tool_needs_no_ticket(store: Store, ledger: Ledger) -> N
     replies = [await run(worker_deps(store, tool), tool, task) for _ in range(2)]
     assert codes(replies) == ["ok", "ok"]
     assert [row[2] for row in ledger.rows] == ["", ""]
-    assert await store.read_ticket(task.permit.digest) is None
+    assert await store.read_ticket(task.digest) is None
 
 
 # Results and errors of handlers
@@ -496,7 +495,7 @@ async def test_handler_result_becomes_one_outcome(store: Store, answer: Any, cod
     task = task_for(tool)
     reply = await run(worker_deps(store, tool), tool, task)
     assert summary(reply) == (code, text)
-    assert (await store.read_ticket(task.permit.digest)).outcome == reply.outcome
+    assert (await store.read_ticket(task.digest)).outcome == reply.outcome
     if isinstance(answer, ToolResult):
         assert (reply.outcome.structured.inline, reply.outcome.cost) == ({"id": 7}, 0.5)
     else:
@@ -567,7 +566,7 @@ async def test_handler_timeout_is_in_doubt_or_retried(store: Store, fields: Any,
     else:
         assert summary(await run(deps, tool, task, environment(attempt=attempt))) == expected
         if not fields:
-            assert (await store.read_ticket(task.permit.digest)).outcome.code == "in_doubt"
+            assert (await store.read_ticket(task.digest)).outcome.code == "in_doubt"
     await asyncio.sleep(0)
     assert ended == ["torn apart"]
 
@@ -590,7 +589,7 @@ async def test_cancelled_turn_does_not_interrupt_an_effect(details: ActivityCanc
     go.set()
     assert summary(await running) == ("ok", "done")
     assert ended == ["finished"]
-    assert (await store.read_ticket(task.permit.digest)).outcome.code == "ok"
+    assert (await store.read_ticket(task.digest)).outcome.code == "ok"
 
 
 async def test_cancellation_at_the_end_of_a_handler_keeps_the_outcome(store: Store) -> None:
@@ -603,7 +602,7 @@ async def test_cancellation_at_the_end_of_a_handler_keeps_the_outcome(store: Sto
     tool = free(Ledger(), handler=handler)
     task = task_for(tool)
     assert summary(await run(worker_deps(store, tool), tool, task, env)) == ("ok", "done")
-    assert (await store.read_ticket(task.permit.digest)).outcome.code == "ok"
+    assert (await store.read_ticket(task.digest)).outcome.code == "ok"
 
 
 async def test_cancellation_does_not_lift_the_timeout(store: Store) -> None:
@@ -615,7 +614,7 @@ async def test_cancellation_does_not_lift_the_timeout(store: Store) -> None:
     env.cancel()
     assert summary(await asyncio.wait_for(running, 60)) == ("in_doubt", IN_DOUBT_TEXT)
     assert ended == ["torn apart"]
-    assert (await store.read_ticket(task.permit.digest)).state == "done"
+    assert (await store.read_ticket(task.digest)).state == "done"
 
 
 @table(
@@ -638,7 +637,7 @@ async def test_other_cancellations_stop_the_handler(
         await running
     await asyncio.sleep(0)
     assert ended == ["torn apart"]
-    ticket = await store.read_ticket(task.permit.digest)
+    ticket = await store.read_ticket(task.digest)
     assert ticket is None if fields.get("read_only") else ticket.state == "claimed"
 
 
@@ -663,7 +662,7 @@ async def test_effect_waits_for_the_store_to_record_its_outcome(
         assert codes([reply]) == ["execution_failed" if isinstance(answer, ToolFailure) else "ok"]
         assert len(ledger.rows) == 1
         assert [line[: len(message)] for line in caplog.messages] == [message] * refusals
-        assert (await store.read_ticket(task.permit.digest)).outcome == reply.outcome
+        assert (await store.read_ticket(task.digest)).outcome == reply.outcome
     finally:
         await store.close()
 
@@ -679,7 +678,7 @@ async def test_every_tool_has_an_activity_with_its_name(store: Store, ledger: Le
 
 async def test_pause_between_store_retries_is_one_second(store: Store) -> None:
     tool = free(Ledger())
-    assert ToolActivity(worker_deps(store, tool), tool)._results._pause == 1.0
+    assert RunOnce(worker_deps(store, tool), tool)._results._pause == 1.0
 
 
 # Externally run calls
@@ -698,14 +697,13 @@ def outside(**fields: Any) -> Any:
 
 async def test_externally_run_call_is_handed_out_with_its_arguments(store: Store) -> None:
     tool = outside(validate_input=corrects)
-    permit = permit_for(tool, {"amount": 2})
-    task = task_for(tool, permit, {"amount": 1}, use="try-1")
+    task = task_for(tool, {"amount": 1}, digest=task_for(tool, {"amount": 2}).digest, use="try-1")
     reply = await run(worker_deps(store, tool, actors=[AGENT]), tool, task)
     assert reply.used is not None
     assert await load(store, reply.used.args) == {"amount": 2}
-    assert (reply.used.key, reply.used.definition, reply.outcome) == (permit.digest, definition_hash(tool), None)
+    assert (reply.used.key, reply.used.definition, reply.outcome) == (task.digest, definition_hash(tool), None)
     assert reply.used.note == "The arguments were corrected (`amount`): whole units only."
-    ticket = some(await store.read_ticket(permit.digest))
+    ticket = some(await store.read_ticket(task.digest))
     assert (ticket.state, ticket.owner, ticket.seen_at) == ("claimed", "try-1", None)
 
 
@@ -749,8 +747,7 @@ async def test_undeclared_external_tool_runs_under_the_wildcard_activity(store: 
     deps = worker_deps(store, outside(), actors=[AGENT])
     found = {each.__temporal_activity_definition.name: each for each in tool_activities(deps)}
     bash = some(deps.catalog.tool_view(pinned()).tool("Bash"))
-    permit = permit_for(bash, {"command": "ls"})
-    task = task_for(bash, permit, {"command": "ls"}, use="try-1")
+    task = task_for(bash, {"command": "ls"}, use="try-1")
     reply = await environment("*@desk").run(found["*@desk"], task)
     assert (reply.again, reply.note) != ("stale", CHANGED)
     assert "names another tool" not in str(reply)
@@ -760,7 +757,7 @@ async def test_undeclared_external_tool_runs_under_the_wildcard_activity(store: 
 
 async def test_corrected_arguments_are_noted_with_the_result(store: Store) -> None:
     tool = answering("paid", validate_input=corrects)
-    task = task_for(tool, permit_for(tool, {"amount": 2}), {"amount": 1})
+    task = task_for(tool, {"amount": 1}, digest=task_for(tool, {"amount": 2}).digest)
     outcome = some((await run(worker_deps(store, tool), tool, task)).outcome)
     assert (outcome.code, outcome.note) == ("ok", "The arguments were corrected (`amount`): whole units only.")
     plain = some(
