@@ -618,6 +618,23 @@ async def test_vendor_that_answers_after_the_limit_delays_no_other_card(
     assert [(await rig.rows(each))[("ana", "chat")].state for each in asks] == ["sent"] * 3
 
 
+async def test_cards_of_a_fast_vendor_are_sent_together(store: Store) -> None:
+    rig = Rig(store, people=(ANA,), rules=RoutingRules(digest_over=100))
+    real, all_begun = rig.chat.deliver, asyncio.Barrier(40)
+
+    async def slow(card: OutboundCard, before: Any) -> Any:
+        await all_begun.wait()
+        return await real(card, before)
+
+    rig.chat.deliver = slow  # type: ignore[method-assign]
+    for number in range(all_begun.parties):
+        await rig.tell("opened", request(f"c1.{number + 1}", notify=("chat",)))
+    await rig.dispatcher.read()
+    async with running(rig.dispatcher), asyncio.timeout(20):
+        while len(rig.chat.cards) < all_begun.parties:
+            await asyncio.sleep(0.02)
+
+
 async def test_card_of_a_slow_store_is_released_before_its_claim_ends(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

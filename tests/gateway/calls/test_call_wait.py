@@ -15,8 +15,10 @@ from turn_fixtures import PATIENCE
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import TurnKey
 from signoff.engine.turn_client import TurnClient
+from signoff.gateway.deps import CALLS_KEPT
 from signoff.gateway.turn_watch import TurnWatch
 from signoff.store.store import Store
+from signoff.testing.rig import MovableClock
 
 LONG = 50
 """The longest wait of a call, in seconds."""
@@ -35,11 +37,11 @@ class CountedClient(TurnClient):
 
 
 @contextlib.asynccontextmanager
-async def counted(agent: CallRig) -> AsyncIterator[tuple[CallRig, CountedClient]]:
+async def counted(agent: CallRig, **changes: Any) -> AsyncIterator[tuple[CallRig, CountedClient]]:
     """Another gateway with a client that counts."""
     deps = agent.rig.deps
     client = CountedClient(deps.client.temporal, task_queue=deps.client.task_queue, patience=PATIENCE)
-    yield CallRig(agent.rig.beside(client=client)), client
+    yield CallRig(agent.rig.beside(client=client, **changes)), client
 
 
 async def asked_call(agent: CallRig) -> str:
@@ -67,6 +69,18 @@ async def test_waits_for_approvers_send_temporal_no_request(agent: CallRig) -> N
         before = client.asked
         waits = await asyncio.gather(*(gateway.show(call, wait=2) for _ in range(5)))
         assert {each["state"] for each in waits} == {"waiting"}
+        assert client.asked == before
+
+
+async def test_waits_for_longer_than_calls_are_kept_send_temporal_no_request(agent: CallRig) -> None:
+    call = await asked_call(agent)
+    time = MovableClock()
+    async with counted(agent, clock=time.now) as (gateway, client):
+        await gateway.show(call, wait=0.1)
+        before = client.asked
+        for _ in range(3):
+            time.ahead += CALLS_KEPT * 2 / 3
+            assert (await gateway.show(call, wait=0.1))["state"] == "waiting"
         assert client.asked == before
 
 

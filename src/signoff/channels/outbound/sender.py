@@ -39,7 +39,10 @@ _MOST_AT_ONCE: Final = 200
 _CLAIMED_SECONDS: Final = 5.0
 """Cards are claimed for so many seconds at the vendor's pace, so that all are sent before the claim ends."""
 _UNDER_WAY: Final = 32
-"""Messages that one channel sends at the same time, so that a slow one delays no other."""
+"""Messages that one channel sends at the same time, so that a slow one delays no other.
+
+A channel of a vendor with a high pace sends half of its claim: more cards then share each transaction.
+"""
 _log = logging.getLogger(__name__)
 
 
@@ -94,7 +97,8 @@ class ChannelSender:
         loop = asyncio.get_running_loop()
         # A card that starts by then may take as long again, and is still sent before its claim ends.
         late = loop.time() + SEND_SECONDS
-        rows = await self._cards.claim_due(_cards_at_once(pace), self.name)
+        most = _cards_at_once(pace)
+        rows = await self._cards.claim_due(most, self.name)
         wanted = await self._select_wanted(rows)
         # A larger claim makes no larger lists: an answer to a list is ambiguous more often than one to a card.
         groups = (wanted[first : first + _AT_ONCE] for first in range(0, len(wanted), _AT_ONCE))
@@ -109,7 +113,8 @@ class ChannelSender:
                 done += sent
 
         # An error must not cancel the others: their messages may be out, and are recorded now.
-        ended = await asyncio.gather(*(work() for _ in range(min(len(rows), _UNDER_WAY))), return_exceptions=True)
+        workers = min(len(rows), max(_UNDER_WAY, most // 2))
+        ended = await asyncio.gather(*(work() for _ in range(workers)), return_exceptions=True)
         for error in filter(None, ended):
             raise error
         return done

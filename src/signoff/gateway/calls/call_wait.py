@@ -47,6 +47,9 @@ async def _read(deps: GatewayDeps, turn: ExternalTurn, *, is_fresh: bool = False
     known = deps.asked_calls.find(turn.name, deps.clock())
     is_known = known is not None and known.stamp == stamp and _asked_seconds(known.answer, deps.clock()) > 0
     if known is not None and is_known and not is_fresh:
+        # Equal rows mean the same turn: keep both as long as an agent waits, however long that is.
+        deps.recent_calls.keep(turn.name, turn, deps.clock())
+        deps.asked_calls.keep(turn.name, known, deps.clock())
         return known
     asked = KnownCall(stamp, await read_call(deps, turn))
     if stamp.has_question and _asked_seconds(asked.answer, deps.clock()) > 0:
