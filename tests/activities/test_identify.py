@@ -364,6 +364,23 @@ async def test_unsigned_withdrawal_does_not_reveal_the_named_person(store: Store
     )
 
 
+@table(
+    ("stored", "subject", "allowed", "code"),
+    (True, "guest", True, ""),
+    (True, "bo", True, ""),
+    (True, "ana", False, "not_allowed"),
+    (False, "guest", False, "assurance"),
+)
+async def test_unsigned_withdrawal_in_development_is_judged_by_the_stored_question(
+    store: Store, stored: bool, subject: str, allowed: bool, code: str
+) -> None:
+    deps = worker_deps(store, pay_tool(Ledger()), people=[ANA, BO, Person(id="guest")])
+    if stored:
+        await Questions(store).ask(a_question(approvers=("user:bo",)), b"{}")
+    found = await identified(deps, given(verdict="withdrawn", subject=subject))
+    assert (found.allowed, found.code, found.unsigned, found.assurance) == (allowed, code, True, "none")
+
+
 async def test_raw_answer_resent_after_a_rejection_has_a_new_time(store: Store) -> None:
     plain = worker_deps(store, pay_tool(Ledger()), people=[BO])
     await Questions(store).ask(a_question(approvers=("role:approvers",), timeout=2.0), b"{}")
