@@ -177,6 +177,7 @@ async def _propose(http: httpx2.AsyncClient, tokens: dict[str, str], number: int
 
 
 def _connect(gateway: Gateway, **headers: str) -> httpx2.AsyncClient:
+    # The gateway speaks plain HTTP: thousands of clients need no certificates in memory.
     return httpx2.AsyncClient(
         base_url=gateway.address, headers=headers, timeout=MAX_WAIT_SECONDS + 60, verify=False, trust_env=False
     )
@@ -194,7 +195,7 @@ async def _ask(request: Callable[[], Awaitable[httpx2.Response]]) -> Any:
 
 
 class _Waits:
-    """Waits as agents do: one that ended early begins again."""
+    """Waits as agents do: they wait again after a wait that ended early."""
 
     def __init__(self, gateway: Gateway, tokens: dict[str, str]) -> None:
         self._gateway = gateway
