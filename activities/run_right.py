@@ -1,6 +1,6 @@
 """Derives the right to run a call from the present catalog, policy and people, and the stored answers.
 
-Nothing that the turn claims is believed. A call without the right gets its reply here.
+Trusts no claim of the turn. A call without the right gets its reply here.
 """
 
 import asyncio
@@ -270,7 +270,7 @@ async def voters_of(
     questions: Sequence[Question] = (),
 ) -> VoterSet:
     """Raises `StoreUnavailable`."""
-    # Without answers, skip the lookup. Otherwise include the requester, who may be an approver under another account.
+    # Without answers, skip the lookup. Else include the requester: one of their accounts may be an approver's.
     user_ids = [ctx.user.user, *(each.subject for each in decisions)] if decisions else []
     people = await deps.directory_for(ctx.tenant, *user_ids)
     return voter_set(deps.catalog, people, ctx, tool, terms, deps.clock(), questions)

@@ -24,7 +24,7 @@ _SHOWN_CHARS = 2_000
 
 
 class JudgedCall(NamedTuple):
-    """One call as the gates judged it: their decision, and beside it the evidence, which is never sent.
+    """The gates' decision on one call, with its evidence. Only the decision is sent.
 
     While `awaits_permission` or `before_handler` is set, the decision is the safe one: nothing runs.
     """

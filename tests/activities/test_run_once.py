@@ -179,7 +179,7 @@ async def test_handler_of_an_automatic_call_receives_no_decision(store: Store) -
     assert (seen[0].attempt, seen[0].result_budget_chars) == (1, 80_000)
 
 
-async def test_permit_without_enough_decisions_is_refused(store: Store, ledger: Ledger) -> None:
+async def test_task_without_enough_decisions_is_refused(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger)
     deps, task = worker_deps(store, tool), task_for(tool, revision=1)
     nobody = await run(deps, tool, task_for(tool, revision=1))

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from tables import table
 
 from signoff.approvals.card import CARD_BYTES, ROWS, ROWS_PER_ARGUMENT, draw_card, effect_sentence, render_card
+from signoff.approvals.request_state import NO_CARD
 from signoff.contracts.approval import Card
 from signoff.contracts.limits import CARD_VALUE_CHARS, EFFECT_CHARS
 from signoff.testing.builders import a_question
@@ -305,3 +306,8 @@ def test_deep_arguments_are_shown() -> None:
     shown = card({"x": deep})
     assert shown.rows[0].value == "bottom"
     assert shown.rows[-1].value == f"{3_001 - ROWS_PER_ARGUMENT} more of x not shown"
+
+
+def test_card_that_was_not_drawn_is_not_whole() -> None:
+    assert not NO_CARD.whole
+    assert Card(effect="Pay 5").whole

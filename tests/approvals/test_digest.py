@@ -74,5 +74,5 @@ def test_mark_without_a_key_raises_value_error() -> None:
 
 
 def test_call_context_for_tests_refuses_unknown_fields() -> None:
-    with pytest.raises(TypeError, match="a call context has no field `chanel`; did you mean `channel`"):
+    with pytest.raises(TypeError, match="a CallContext has no field `chanel`; did you mean `channel`"):
         a_call_context(chanel="slack")

@@ -630,9 +630,10 @@ async def test_cards_of_a_fast_vendor_are_sent_together(store: Store) -> None:
     for number in range(all_begun.parties):
         await rig.tell("opened", request(f"c1.{number + 1}", notify=("chat",)))
     await rig.dispatcher.read()
-    async with running(rig.dispatcher), asyncio.timeout(20):
+    async with running(rig.dispatcher), asyncio.timeout(60):
         while len(rig.chat.cards) < all_begun.parties:
             await asyncio.sleep(0.02)
+    assert len({card.request.call for card, _ in rig.chat.cards}) == all_begun.parties
 
 
 async def test_card_of_a_slow_store_is_released_before_its_claim_ends(

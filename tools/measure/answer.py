@@ -105,7 +105,9 @@ def fields_of(value: Any) -> frozenset[str]:
         return frozenset(type(value).model_fields)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return frozenset(field.name for field in dataclasses.fields(value))
-    return frozenset(getattr(type(value), "_fields", ()))
+    # Some classes of libraries have another attribute of this name, and an error would stop the trace of a thread.
+    names = getattr(type(value), "_fields", ()) if isinstance(value, tuple) else ()
+    return frozenset(names)
 
 
 def catalog_of(ledger: Ledger) -> Catalog:

@@ -52,8 +52,11 @@ class Card(FrozenModel):
 
     @property
     def whole(self) -> bool:
-        """True if the rows show every value in full, except secrets. Computed, so that it cannot be forged."""
-        return not any(row.cut or not row.name for row in self.rows)
+        """True if the rows show every value in full, except secrets. Computed, so that it cannot be forged.
+
+        False for a card without an effect: nothing has been drawn.
+        """
+        return self.effect != "" and not any(row.cut or not row.name for row in self.rows)
 
 
 class Vote(FrozenModel):

@@ -49,7 +49,7 @@ class ProvedQuestion:
 
     @property
     def request(self) -> ApprovalRequest:
-        """The request in its state when it was read. Its card is empty: draw it before you judge by it."""
+        """The request in its state when it was read. Its card is not drawn, so it is not whole."""
         return self.rows.request(self.question)
 
 

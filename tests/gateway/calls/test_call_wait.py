@@ -72,6 +72,13 @@ async def test_waits_for_approvers_send_temporal_no_request(agent: CallRig) -> N
         assert client.asked == before
 
 
+async def test_first_wait_at_a_gateway_reads_only_the_start_of_its_turn(agent: CallRig) -> None:
+    call = await asked_call(agent)
+    async with counted(agent) as (gateway, client):
+        assert (await gateway.show(call, wait=0.5))["state"] == "waiting"
+        assert client.asked == 1
+
+
 async def test_waits_for_longer_than_calls_are_kept_send_temporal_no_request(agent: CallRig) -> None:
     call = await asked_call(agent)
     time = MovableClock()

@@ -10,7 +10,7 @@ from temporalio.client import Client
 from turn_fixtures import GUEST
 
 from signoff.activities.answers_activity import AnswersActivity
-from signoff.activities.run_right import ApprovalReader
+from signoff.activities.run_right import rows_of_turn
 from signoff.approvals import request_state
 from signoff.contracts.activity_messages import AnswersTask
 from signoff.contracts.call import CallContext
@@ -182,7 +182,7 @@ async def test_denial_of_the_api_reaches_its_turn_at_once(rig: GatewayRig) -> No
 
 async def test_turn_that_reads_the_store_waits_until_a_denial_cannot_be_undone(rig: GatewayRig) -> None:
     approval = await rig.asked("pay")
-    answers, gates = AnswersActivity(rig.turns.deps), ApprovalReader(rig.turns.deps)
+    answers, store = AnswersActivity(rig.turns.deps), rig.deps.store
     key = turn_of(approval)
     ctx = CallContext(actor="desk", session=key.session, turn=key.turn, tenant=key.tenant, channel="api", user=GUEST)
     async with browser(rig) as page:
@@ -190,10 +190,10 @@ async def test_turn_that_reads_the_store_waits_until_a_denial_cannot_be_undone(r
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(answers.read_answers(AnswersTask(approval=approval, revision=1)), 0.5)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(gates.rows_of_turn(ctx), 0.5)
+            await asyncio.wait_for(rows_of_turn(store, ctx), 0.5)
         await undone(page, approval, shown)
     assert (await answers.read_answers(AnswersTask(approval=approval, revision=1))).decisions == ()
-    assert [each.state for each in (await gates.rows_of_turn(ctx)).requests] == ["pending"]
+    assert [each.state for each in (await rows_of_turn(store, ctx)).requests] == ["pending"]
 
 
 async def test_undo_after_the_turns_end_is_refused(rig: GatewayRig) -> None:

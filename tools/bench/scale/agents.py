@@ -4,10 +4,11 @@ import asyncio
 import random
 import time
 import uuid
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import httpx2
 import psutil
@@ -30,6 +31,9 @@ WATCHED_SECONDS: Final = 60.0
 DECISIONS: Final = 50
 PROPOSALS_AT_ONCE: Final = 20
 _PROBE_SECONDS: Final = 0.5
+_WOKEN_SECONDS: Final = 120.0
+_AGAIN_SECONDS: Final = 1.0
+"""The pause of an agent after a refused request."""
 
 
 async def measure_agents(
@@ -46,30 +50,30 @@ async def measure_agents(
     gateway = await stack.start_gateway(SIGNOFF_METRICS_PORT=str(port))
     second = await stack.start_gateway()
     tokens = await _tokens(stack, names)
-    limits = httpx2.Limits(max_connections=number + 100, max_keepalive_connections=number + 100)
-    async with (
-        httpx2.AsyncClient(base_url=gateway.address, timeout=MAX_WAIT_SECONDS + 60, limits=limits) as http,
-        stack.http(second, "ana") as ana,
-    ):
+    async with _connect(gateway) as http, stack.http(second, "ana") as ana:
         calls = await _propose(http, tokens, number)
         process = psutil.Process(gateway.process.pid)
         figures: dict[str, list[float]] = {}
         before = await _observe(process, gateway, port, seconds)
         figures["without waits: processor of the gateway, % of a core"] = [before.processor]
         figures["without waits: calls to Temporal"] = [before.calls]
-        woken: dict[str, float] = {}
-        waits = [asyncio.create_task(_wait(http, tokens[agent], call, woken)) for agent, call in calls]
-        # Then all wait, and their ends are spread over the longest wait.
-        await asyncio.sleep(MAX_WAIT_SECONDS + 5)
-        during = await _observe(process, gateway, port, seconds)
-        figures[f"{number:,} waits: processor of the gateway, % of a core"] = [during.processor]
-        figures[f"{number:,} waits: calls to Temporal"] = [during.calls]
-        figures[f"{number:,} waits: /healthz, ms"] = during.probes
-        figures["memory of the gateway, MB"] = [resident_mb(gateway.process.pid)]
-        figures["decision to woken, ms"] = await _decide(ana, [call for _, call in calls][:decisions], woken)
-        for wait in waits:
-            wait.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
+        waits = _Waits(gateway, tokens)
+        # A failure ends the waits quietly.
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(waits.wait(agent, call)) for agent, call in calls]
+            # Then all wait, and their ends are spread over the longest wait.
+            await asyncio.sleep(MAX_WAIT_SECONDS + 5)
+            during = await _observe(process, gateway, port, seconds)
+            figures[f"{number:,} waits: processor of the gateway, % of a core"] = [during.processor]
+            figures[f"{number:,} waits: calls to Temporal"] = [during.calls]
+            figures[f"{number:,} waits: /healthz, ms"] = during.probes
+            figures["memory of the gateway, MB"] = [resident_mb(gateway.process.pid)]
+            figures["decision to woken, ms"] = await _decide(ana, [call for _, call in calls][:decisions], waits.woken)
+            figures["waits that ended early"] = [waits.failed.total()]
+            for task in tasks:
+                task.cancel()
+        for reason, times in waits.failed.most_common():
+            print(f"  {times} waits ended early: {reason}", flush=True)
     found = {name: spread(values) for name, values in figures.items()}
     slow = figures["decision to woken, ms"]
     return found | {"decision to woken, ms, p95": spread([percentile(slow, 95)])}
@@ -97,7 +101,9 @@ async def _observe(process: psutil.Process, gateway: Gateway, port: int, seconds
         made = await _temporal_calls(http, port)
         for name in sorted(made):
             print(f"  {name}: {made[name] - asked.get(name, 0):.0f} in {took:.0f} s", flush=True)
-        return _Observed((_spent(process) - spent) / took * 100, sum(made.values()) - sum(asked.values()), probes)
+        used = (_spent(process) - spent) / took * 100
+        print(f"  gateway: {used:.0f} % of a core; /healthz: {percentile(probes, 50):.0f} ms", flush=True)
+        return _Observed(used, sum(made.values()) - sum(asked.values()), probes)
 
 
 def _spent(process: psutil.Process) -> float:
@@ -161,29 +167,66 @@ async def _propose(http: httpx2.AsyncClient, tokens: dict[str, str], number: int
             agent = agents[each % len(agents)]
             body = {"tool": "refund", "args": {"euro": each}, "user": "rui"}
             headers = {"authorization": f"Bearer {tokens[agent]}", "idempotency-key": uuid.uuid4().hex}
-            answer = await http.post("/v1/calls", json=body, headers=headers)
-            if answer.status_code != httpx2.codes.CREATED:
-                raise StackFailed(f"a call was not proposed: {answer.status_code} {answer.text[:300]}")
-            call = answer.json()
+            call = await _ask(partial(http.post, "/v1/calls", json=body, headers=headers))
             while "code" not in call:
-                call = (await http.get(f"/v1/calls/{call['id']}?wait=1", headers=headers)).json()
+                call = await _ask(partial(http.get, f"/v1/calls/{call['id']}?wait=1", headers=headers))
             calls.append((agent, call["id"]))
 
     await asyncio.gather(*(work() for _ in range(PROPOSALS_AT_ONCE)))
     return calls
 
 
-async def _wait(http: httpx2.AsyncClient, token: str, call: str, woken: dict[str, float]) -> None:
-    headers = {"authorization": f"Bearer {token}"}
-    seconds = random.uniform(1, MAX_WAIT_SECONDS)
-    while True:
-        answer = await http.get(f"/v1/calls/{call}", params={"wait": round(seconds, 1)}, headers=headers)
+def _connect(gateway: Gateway, **headers: str) -> httpx2.AsyncClient:
+    # The gateway speaks plain HTTP: thousands of clients need no certificates in memory.
+    return httpx2.AsyncClient(
+        base_url=gateway.address, headers=headers, timeout=MAX_WAIT_SECONDS + 60, verify=False, trust_env=False
+    )
+
+
+async def _ask(request: Callable[[], Awaitable[httpx2.Response]]) -> Any:
+    """Ask again while a part of the installation is too busy."""
+    answer = await request()
+    while answer.status_code == httpx2.codes.SERVICE_UNAVAILABLE:
+        await asyncio.sleep(_AGAIN_SECONDS)
+        answer = await request()
+    if not answer.is_success:
+        raise StackFailed(f"a call was answered {answer.status_code}: {answer.text[:300]}")
+    return answer.json()
+
+
+class _Waits:
+    """Waits as agents do: they wait again after a wait that ended early."""
+
+    def __init__(self, gateway: Gateway, tokens: dict[str, str]) -> None:
+        self._gateway = gateway
+        self._tokens = tokens
+        self.woken: dict[str, float] = {}
+        """The time at which each decided call was answered."""
+        self.failed = Counter[str]()
+        """Waits that ended early, by reason."""
+
+    async def wait(self, agent: str, call: str) -> None:
+        seconds = random.uniform(1, MAX_WAIT_SECONDS)
+        # A client for each agent: a shared one looks at all its connections at each request.
+        async with _connect(self._gateway, authorization=f"Bearer {self._tokens[agent]}") as http:
+            while await self._is_waiting(http, call, seconds):
+                seconds = MAX_WAIT_SECONDS
+        self.woken[call] = time.perf_counter()
+
+    async def _is_waiting(self, http: httpx2.AsyncClient, call: str, seconds: float) -> bool:
+        try:
+            answer = await http.get(f"/v1/calls/{call}", params={"wait": round(seconds, 1)})
+        except httpx2.TransportError as error:
+            await self._fail(repr(error))
+            return True
         if answer.status_code != httpx2.codes.OK:
-            raise StackFailed(f"a wait was answered {answer.status_code}: {answer.text[:300]}")
-        if answer.json()["state"] != "waiting":
-            woken[call] = time.perf_counter()
-            return
-        seconds = MAX_WAIT_SECONDS
+            await self._fail(f"{answer.status_code}: {answer.text[:300]}")
+            return True
+        return bool(answer.json()["state"] == "waiting")
+
+    async def _fail(self, reason: str) -> None:
+        self.failed[reason] += 1
+        await asyncio.sleep(_AGAIN_SECONDS)
 
 
 async def _decide(ana: httpx2.AsyncClient, calls: Sequence[str], woken: dict[str, float]) -> list[float]:
@@ -192,7 +235,7 @@ async def _decide(ana: httpx2.AsyncClient, calls: Sequence[str], woken: dict[str
     for call in calls:
         await decide(ana, f"{call}.c1.1")
         decided = time.perf_counter()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(_WOKEN_SECONDS):
             while call not in woken:  # noqa: ASYNC110 - the waits run in this loop
                 await asyncio.sleep(0.001)
         taken.append((woken[call] - decided) * 1000)

@@ -61,6 +61,20 @@ async def read_call(deps: GatewayDeps, turn: ExternalTurn) -> CallAnswer:
         return begin_answer(deps, turn)
 
 
+async def find_asked(deps: GatewayDeps, turn: ExternalTurn) -> CallAnswer | None:
+    """Return the answer while approvers are asked, from the store alone. Otherwise `None`: read the turn.
+
+    A query for each of thousands of waits would overload the server and workers.
+    """
+    try:
+        asked = await find_request(deps, turn)
+    except ServerUnavailable:
+        return None
+    if asked is None or asked.request.state != "pending":
+        return None
+    return replace(begin_answer(deps, turn), **_asked_facts(asked))
+
+
 async def confirm_call(deps: GatewayDeps, turn: ExternalTurn, state: str, outcome: CallOutcome | None) -> CallAnswer:
     """Uses the turn's latest reply, as far as the store confirms it.
 

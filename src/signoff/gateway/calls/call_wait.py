@@ -11,7 +11,7 @@ from starlette.requests import Request
 from signoff.calls.agent_calls import MOVING, Watch
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.auth.streams import HeldSeconds, waiting
-from signoff.gateway.calls.call_reader import read_call
+from signoff.gateway.calls.call_reader import find_asked, read_call
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.external_turn import ExternalTurn, KnownCall
 from signoff.gateway.live import Live
@@ -41,7 +41,7 @@ async def wait_for_call(
 
 
 async def _read(deps: GatewayDeps, turn: ExternalTurn, *, is_fresh: bool = False) -> KnownCall:
-    """Read the turn only if its rows have changed, its deadline has passed, or `is_fresh`."""
+    """Read the turn only if its rows have changed and ask no approvers, its deadline has passed, or `is_fresh`."""
     # Read the stamp first: a later change then differs from it.
     stamp = (await deps.turn_watch.read([turn.key]))[turn.key]
     known = deps.asked_calls.find(turn.name, deps.clock())
@@ -51,7 +51,10 @@ async def _read(deps: GatewayDeps, turn: ExternalTurn, *, is_fresh: bool = False
         deps.recent_calls.keep(turn.name, turn, deps.clock())
         deps.asked_calls.keep(turn.name, known, deps.clock())
         return known
-    asked = KnownCall(stamp, await read_call(deps, turn))
+    answer = await find_asked(deps, turn) if stamp.has_question and not is_fresh else None
+    if answer is None or _asked_seconds(answer, deps.clock()) <= 0:
+        answer = await read_call(deps, turn)
+    asked = KnownCall(stamp, answer)
     if stamp.has_question and _asked_seconds(asked.answer, deps.clock()) > 0:
         deps.asked_calls.keep(turn.name, asked, deps.clock())
     return asked
