@@ -1,12 +1,12 @@
 """The plans of every claim: each statement seeks the rows that it needs, however many wait."""
 
 import re
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, event, text
+from sqlalchemy import Connection, event, text
 
 from signoff.audit.event_deliveries import EventDeliveries
 from signoff.contracts.audit import CloudEvent
@@ -66,20 +66,21 @@ async def fill(store: Store) -> None:
     await store.run(write)
 
 
-@contextmanager
-def executed() -> Iterator[list[tuple[str, Any]]]:
-    """The statements on the queues in this block, with their parameters."""
+@asynccontextmanager
+async def executed(store: Store) -> AsyncIterator[list[tuple[str, Any]]]:
+    """The writer's statements on the queues in this block, with their parameters."""
     found: list[tuple[str, Any]] = []
 
     def note(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
         if re.search(rf"\b({'|'.join(TABLES)})\b", statement) and not statement.startswith("INSERT"):
             found.append((statement, parameters))
 
-    event.listen(Engine, "before_cursor_execute", note)
+    engine = await store.run(lambda connection: connection.engine)
+    event.listen(engine, "before_cursor_execute", note)
     try:
         yield found
     finally:
-        event.remove(Engine, "before_cursor_execute", note)
+        event.remove(engine, "before_cursor_execute", note)
 
 
 async def plan(store: Store, statement: str, parameters: Any) -> list[str]:
@@ -108,7 +109,7 @@ async def filled(store: Store) -> Store:
 
 async def test_claims_among_many_waiting_rows_read_few_rows(filled: Store) -> None:
     for name, claim in CLAIMS.items():
-        with executed() as statements:
+        async with executed(filled) as statements:
             assert await claim(filled), name
         assert len(statements) >= 2
         for statement, parameters in statements:
