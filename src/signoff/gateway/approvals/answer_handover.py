@@ -56,7 +56,7 @@ class AnswerHandover:
             return await self._give(taken, OwedAnswer(decision.approval_id, taken.number, vote))
         except StoreUnavailable:
             # The answer is still owed, and the dispatcher hands it over.
-            return _make_pending(taken.receipt, decision)
+            return _receipt_unheard(taken)
 
     async def give_owed(self, owed: OwedAnswer) -> bool:
         """Return whether it is done: `False` while the answer can be undone. Raises `StoreUnavailable`."""
@@ -74,12 +74,10 @@ class AnswerHandover:
             # Without the edit, the turn does not know the question, and its refusal would void an approval of it.
             change = await self._answers.find_owed(decision.approval_id, taken.change)
             if change is not None and not await self.give_owed(change):
-                return _make_pending(taken.receipt, decision)
+                return _receipt_unheard(taken)
         receipt = await self._wake_soon(owed)
         if receipt is None or receipt.status == "pending":
-            # The answer is stored and counts, even if the server or a worker is down. Only the gates may refuse an
-            # edit.
-            return taken.receipt if decision.edited_args is None else _make_pending(taken.receipt, decision)
+            return _receipt_unheard(taken)
         if _voids(receipt, decision) or decision.edited_args is not None:
             return await self._receipt(decision, receipt)
         return taken.receipt
@@ -147,6 +145,14 @@ def _untaken_receipt(request: ApprovalRequest, decision: Decision, receipt: Rece
         remark = Remark.of("not_taken", detail=receipt.remarks or receipt.message)
         return refusal(request, receipt.code, english(remark), remarks=(remark,))
     return refusal(request, receipt.code if receipt.code in _TAKEN_OVER else "unavailable")
+
+
+def _receipt_unheard(taken: Taken) -> Receipt:
+    """For a stored answer of which its turn has not heard. It counts, except an edit, which the gates may refuse."""
+    vote = taken.vote
+    if vote is None or vote.decision.edited_args is None:
+        return taken.receipt
+    return _make_pending(taken.receipt, vote.decision)
 
 
 def _make_pending(receipt: Receipt, decision: Decision) -> Receipt:
