@@ -1,4 +1,4 @@
-"""Sends answers to turns past the gateway, as Temporal's own interfaces do."""
+"""Sends answers to turns: raw ones past the gateway, and hints to stored ones as the gateway does."""
 
 import uuid
 
@@ -13,6 +13,7 @@ from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.receipt import Receipt
 from signoff.engine.turn_client import TurnClient
 from signoff.formats.replace import replace
+from signoff.store.questions.answers import OwedAnswer
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 
@@ -44,3 +45,13 @@ class RawTurnClient(TurnClient):
         name = f"{update}:{decision.delivery_id}:{key.call}:{decision.revision or 1}"
         receipt = await self.deliver(key, name, decision.model_dump(mode="json", exclude_defaults=True), update)
         return replace(receipt, verdict=decision.verdict) if receipt.status == "pending" else receipt
+
+
+async def wake(turns: TurnClient, store: Store, decision: Decision) -> Receipt:
+    """Tell a turn of a stored answer, as the gateway does. Raises LookupError if it is not stored."""
+    rows = await Questions(store).read(decision.approval_id)
+    named = (decision.revision or 1, decision.delivery_id)
+    for each in () if rows is None else rows.answers:
+        if (each.revision, each.vote.decision.delivery_id) == named:
+            return await turns.wake(OwedAnswer(decision.approval_id, each.number, each.vote))
+    raise LookupError(f"{decision.approval_id} has no such answer")

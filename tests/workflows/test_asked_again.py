@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from held_worker import EDITED, PAY, PEOPLE, WAYS, catalog_with, held, script
-from raw_turns import RawTurnClient
+from raw_turns import wake
 from temporalio.client import Client
 from turn_fixtures import TurnRig, running_turns, yes
 
@@ -17,6 +17,7 @@ from signoff.contracts.names import ENGINE
 from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnInput, TurnResult
+from signoff.engine.turn_client import TurnClient
 from signoff.formats.replace import replace
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store, open_store
@@ -35,7 +36,7 @@ async def asked(store: Store, approval: str, revision: int = 1) -> Question:
         await asyncio.sleep(0.03)
 
 
-async def start(signoff: RawTurnClient, key: TurnKey) -> None:
+async def start(signoff: TurnClient, key: TurnKey) -> None:
     turn = TurnInput(
         engine=ENGINE,
         session_id=key.session,
@@ -47,7 +48,7 @@ async def start(signoff: RawTurnClient, key: TurnKey) -> None:
     await signoff.start_turn(turn)
 
 
-async def asked_late(signoff: RawTurnClient, store: Store, way: str, key: TurnKey) -> Question:
+async def asked_late(signoff: TurnClient, store: Store, way: str, key: TurnKey) -> Question:
     approval = ApprovalKey(key, CALLS[way]).id
     if way == "fallback":
         return await asked(store, approval)
@@ -59,7 +60,7 @@ async def asked_late(signoff: RawTurnClient, store: Store, way: str, key: TurnKe
     if way == "edited":
         decision = replace(decision, subject="ana", edited_args=EDITED)
     await answer(store, decision)
-    sending = asyncio.create_task(signoff.decide(decision))
+    sending = asyncio.create_task(wake(signoff, store, decision))
     question = await asked(store, approval, 2)
     # The worker dies while it changes the arguments. The next worker takes in the change again.
     assert sending.done() == (way != "edited")
@@ -72,9 +73,8 @@ async def approved(
     given = {"revision": question.revision, "question_hash": question_hash(question), "received_at": datetime.now(UTC)}
     decision = yes(key, CALLS[way], **given)
     await answer(turn_rig.store, decision)
-    sending = asyncio.create_task(
-        RawTurnClient(turn_rig.client, task_queue=turn_rig.task_queue, patience=PATIENCE).decide(decision)
-    )
+    signoff = TurnClient(turn_rig.client, task_queue=turn_rig.task_queue, patience=PATIENCE)
+    sending = asyncio.create_task(wake(signoff, turn_rig.store, decision))
     async with turn_rig.running(catalog_with(way, ledger), script(way), people=PEOPLE) as back:
         receipt = await sending
         result = await asyncio.wait_for(back.signoff.result(key), 90)
@@ -94,7 +94,7 @@ async def test_answer_without_a_worker_counts_for_its_question(
     quicker = partialmethod(Client.start_workflow, task_timeout=timedelta(seconds=3))
     monkeypatch.setattr(Client, "start_workflow", quicker)
     key, url, ledger = TurnKey("main", task_queue, task_queue), f"sqlite:///{tmp_path}/signoff.db", tmp_path / "ledger"
-    signoff = RawTurnClient(client, task_queue=task_queue, patience=PATIENCE)
+    signoff = TurnClient(client, task_queue=task_queue, patience=PATIENCE)
     async with open_store(url) as store:
         if way == "changed":
             tools = catalog_with(way, ledger, old=True)
