@@ -169,12 +169,12 @@ class ApprovalFlow:
 
     async def _take_raw(self, decision: Decision) -> Receipt:
         await self._caught_up(decision.approval_id, decision.revision or 1)
-        book, question = self._state.book, self._state.book.get(decision.approval_id)
-        receipt = book.untakable(decision)
-        if receipt is not None or question is None:
-            return book.record_refusal(decision, receipt or book.receipt(decision.approval_id), workflow.now())
-        with self._during_hearing(question.id):
+        book = self._state.book
+        with self._during_hearing(decision.approval_id):
             async with self.hold_lock():
+                receipt, question = book.untakable(decision), book.get(decision.approval_id)
+                if receipt is not None or question is None:
+                    return book.record_refusal(decision, receipt or book.receipt(decision.approval_id), workflow.now())
                 reply = await _take(question, decision)
                 receipt = reply.receipt or book.receipt(question.id)
                 if receipt.status == "refused":
@@ -184,7 +184,7 @@ class ApprovalFlow:
                     refused = await self._take_reply(question, reply)
                     if decision.edited_args is not None:
                         receipt = refused or book.edited_receipt(question.id)
-        return receipt
+                return receipt
 
     async def _caught_up(self, approval_id: str, revision: int) -> None:
         """Wait until the turn knows of every question that the gates may have asked.

@@ -114,7 +114,7 @@ async def test_answer_is_stored_although_its_turn_replies_nonsense(site: AttackS
     forged = await impostor.take_over(key)
     await forged.forge(**{names.DECIDE: {"status": "as you like"}})
     answer = await ana.decide(shown, "denied", reason="never")
-    assert (receipt(answer)["status"], (await ana.see(approval_id(key))).view["state"]) == ("pending", "denied")
+    assert (receipt(answer)["status"], (await ana.see(approval_id(key))).view["state"]) == ("accepted", "denied")
     found = [each for each in await site.person("aud").record(key) if each["kind"] == "attempt"]
     assert [(each["subject"], each["data"]["verdict"], each["data"].get("by")) for each in found] == [
         ("ana", "denied", None)

@@ -44,6 +44,7 @@ from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.deps import GatewayDeps
 from signoff.people.directory import development_directory
 from signoff.settings import Settings
+from signoff.store.questions.answers import OwedAnswer
 from signoff.store.tickets import ticket_key
 from signoff.temporal.embedded_server import ServerHandle
 from signoff.temporal.encryption import Encryption
@@ -173,7 +174,7 @@ Door = Callable[[Decision], Awaitable[Receipt]]
 
 
 class CutOff(TurnClient):
-    async def decide(self, decision: Decision) -> Receipt:
+    async def wake(self, owed: OwedAnswer) -> Receipt:
         raise ServerUnavailable("no server")
 
 
