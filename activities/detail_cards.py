@@ -15,7 +15,7 @@ from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.card import render_card
 from signoff.approvals.redaction import redact_secrets
 from signoff.contracts import names
-from signoff.contracts.approval import AskedQuestion, Card
+from signoff.contracts.approval import Card, TurnQuestion
 from signoff.contracts.message import CallPart
 from signoff.formats.replace import replace
 
@@ -49,7 +49,7 @@ class DetailCards(Interceptor):
         inbox = self._deps.public_url.rstrip("/")
         return f"{inbox}/approvals/{quote(approval_id, safe='.')}" if inbox else ""
 
-    def card(self, request: AskedQuestion, calls: Sequence[CallPart]) -> Card | None:
+    def card(self, request: TurnQuestion, calls: Sequence[CallPart]) -> Card | None:
         """Draw a request's card without any secret of `calls`.
 
         For a tool not declared here, the card holds only a note about that. Returns `None` if the arguments are in the
@@ -62,7 +62,7 @@ class DetailCards(Interceptor):
             _log.warning("the details of %s lack its arguments", request.id, exc_info=True)
             return None
 
-    def _card(self, request: AskedQuestion, calls: Sequence[CallPart]) -> Card | None:
+    def _card(self, request: TurnQuestion, calls: Sequence[CallPart]) -> Card | None:
         declared = self._deps.catalog.tools_named(request.tool)
         args = None if request.args is None else request.args.inline
         if not declared and self._deps.catalog.find_definition(request.tool, "") is None:

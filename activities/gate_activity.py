@@ -18,7 +18,6 @@ from signoff.activities.usage_check import exhausted_calls
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals import call_events
 from signoff.approvals.approval_outcomes import denial_from_request, happened_outcome, repeated_denial, waiting_outcome
-from signoff.approvals.asked_question import asked_question
 from signoff.approvals.card import effect_sentence
 from signoff.approvals.card_notes import OFFLINE_MODEL, fallback_note, repeat_note
 from signoff.approvals.digest import doubt_digest
@@ -31,6 +30,7 @@ from signoff.approvals.earlier_questions import (
     last_asked,
 )
 from signoff.approvals.redaction import redact_remarks, redact_secrets
+from signoff.approvals.turn_question import turn_question
 from signoff.contracts import names
 from signoff.contracts.activity_messages import GateDecision, GateReply, GateTask, RunOptions, Tally
 from signoff.contracts.approval import ApprovalRequest
@@ -245,7 +245,7 @@ class GateActivity:
         request = await self._ask_people(task, about)
         if isinstance(request, CallOutcome):
             return GateDecision(call=call.call, kind="settled", outcome=request)
-        return replace(gate_decision, request=request, question=asked_question(request, None if task.edit else call))
+        return replace(gate_decision, request=request, question=turn_question(request, None if task.edit else call))
 
     def _is_over(self, ctx: CallContext, rows: TurnRows) -> bool:
         """Return whether the turn's start and last sign of life are too old to ask in its requester's name."""
@@ -294,7 +294,7 @@ class GateActivity:
         stricter = ran_on[0] if ran_on else ()
         about = Subject(call, args, tool, verdict, digest, (Remark.of("doubt"),), judged_at=found.at, stricter=stricter)
         request = await self._questions.ask(task, about)
-        question = asked_question(request, call)
+        question = turn_question(request, call)
         return GateDecision(
             call=call.call, kind="ask", digest=digest, rule=request.rule, question=question, request=request
         )

@@ -16,7 +16,7 @@ from signoff.approvals import audit_events, deadlines
 from signoff.approvals.approval_book import read_decision, read_wake, read_withdrawal
 from signoff.contracts import names
 from signoff.contracts.activity_messages import AnswersReply, AnswersTask, GateDecision, Wake
-from signoff.contracts.approval import AskedQuestion
+from signoff.contracts.approval import TurnQuestion
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.decision import Decision
@@ -56,7 +56,7 @@ class ApprovalFlow:
             self._state.show_state(gate_decision.call, "waiting", gate_decision.rule)
         return replace(gate_decision, question=None)
 
-    async def wait_for_answer(self, gate_decision: GateDecision) -> AskedQuestion:
+    async def wait_for_answer(self, gate_decision: GateDecision) -> TurnQuestion:
         approval_id = self._state.approval_id(gate_decision.call)
         while True:
             question = self._state.book.get(approval_id)
@@ -103,7 +103,7 @@ class ApprovalFlow:
 
     async def ask_about_doubt(
         self, call: CallPart, gate_decision: GateDecision, ticket: int
-    ) -> AskedQuestion | CallOutcome | None:
+    ) -> TurnQuestion | CallOutcome | None:
         """Ask whether `call` took effect under `ticket`.
 
         Returns the settled question, `None` if no approver can be asked, or the outcome that a slow worker stored
@@ -212,7 +212,7 @@ class ApprovalFlow:
         waits = call and self._state.book.waits(self._state.approval_id(call))
         return bool(call) and not (waits or self._state.stopped or self._state.book.waits(approval_id))
 
-    async def _look(self, question: AskedQuestion, *, is_over: bool = False) -> AnswersReply | None:
+    async def _look(self, question: TurnQuestion, *, is_over: bool = False) -> AnswersReply | None:
         """Read the state of `question` from the store. Several callers at a time share one look."""
         self._looks.add(question.id)
         async with self.hold_lock():
@@ -226,13 +226,13 @@ class ApprovalFlow:
             await self._take_reply(question, reply)
         return reply
 
-    async def _is_edited_at(self, question: AskedQuestion) -> bool:
+    async def _is_edited_at(self, question: TurnQuestion) -> bool:
         """Look a last time before a deadline. Return whether an edit has kept the question from expiring."""
         is_final = deadlines.is_final(question)
         reply = await self._look(question, is_over=is_final)
         return is_final and reply is not None and bool(reply.edits)
 
-    async def _take_reply(self, question: AskedQuestion, reply: AnswersReply) -> Receipt | None:
+    async def _take_reply(self, question: TurnQuestion, reply: AnswersReply) -> Receipt | None:
         """Take the state from the store, and judge edits. Returns the receipt of the last refused edit."""
         self._state.book.take(question, reply, workflow.now())
         receipt: Receipt | None = None
@@ -243,7 +243,7 @@ class ApprovalFlow:
             receipt = await self._edit(current, number)
         return receipt
 
-    async def _edit(self, question: AskedQuestion, number: int) -> Receipt | None:
+    async def _edit(self, question: TurnQuestion, number: int) -> Receipt | None:
         """Ask about the edited call instead. Returns the receipt if the gates refuse."""
         book = self._state.book
         if question.revision >= MAX_REVISIONS:
@@ -329,7 +329,7 @@ class ApprovalFlow:
         return question is None or deadlines.next_event(question) != happening
 
 
-async def _take(question: AskedQuestion, raw: Decision) -> AnswersReply:
+async def _take(question: TurnQuestion, raw: Decision) -> AnswersReply:
     """Store a raw answer and read the state after it. The receipt is `unavailable` if that fails."""
     task = AnswersTask(approval=question.id, revision=question.revision, raw=raw)
     try:
@@ -349,7 +349,7 @@ async def _read(task: AnswersTask) -> AnswersReply:
     return reply
 
 
-def _refusal(question: AskedQuestion, code: ReceiptCode, message: str) -> Receipt:
+def _refusal(question: TurnQuestion, code: ReceiptCode, message: str) -> Receipt:
     return Receipt(status="refused", code=code, approval_id=question.id, state=question.state, message=message)
 
 

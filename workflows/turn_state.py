@@ -8,7 +8,7 @@ from signoff.approvals.approval_book import ApprovalBook
 from signoff.approvals.approval_outcomes import denial_from_request, late_result, repeated_outcome, waiting_outcome
 from signoff.approvals.call_events import untaken_entry
 from signoff.contracts.activity_messages import GateDecision, GateTask, ModelReply, Response, Tally, TurnLimits
-from signoff.contracts.approval import ApprovalRequest, AskedQuestion, Card
+from signoff.contracts.approval import ApprovalRequest, Card, TurnQuestion
 from signoff.contracts.call import CallContext, CallOutcome, Place, RuleReference
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.frozen_model import FrozenModel
@@ -32,7 +32,7 @@ from signoff.contracts.turn import (
 from signoff.formats.replace import replace
 from signoff.workflows.context_updates import ContextUpdates
 
-_SHOWN: Final = AskedQuestion.model_fields.keys() & ApprovalRequest.model_fields.keys()
+_SHOWN: Final = TurnQuestion.model_fields.keys() & ApprovalRequest.model_fields.keys()
 _BESIDE: Final = ("structured", "data_update", "context_update", "meta", "updates")
 _LEFT_OUT: Final = Content(inline="[left out: the turn's result would be too large]")
 
@@ -105,7 +105,7 @@ class TurnState:
         view = self.calls.get(call)
         return call if view is not None and view.outcome is None else ""
 
-    def question_of(self, call: CallPart, gate_decision: GateDecision, asked: AskedQuestion) -> AskedQuestion:
+    def question_of(self, call: CallPart, gate_decision: GateDecision, asked: TurnQuestion) -> TurnQuestion:
         """Complete a question of the gates with the data that they do not send."""
         return replace(
             asked,
@@ -117,9 +117,9 @@ class TurnState:
             rule=gate_decision.rule,
         )
 
-    def request_view(self, asked: AskedQuestion) -> ApprovalRequest:
+    def request_view(self, asked: TurnQuestion) -> ApprovalRequest:
         """Return the turn's view of a request, for queries. The store has the whole request."""
-        shared = {name: getattr(asked, name) for name in AskedQuestion.model_fields if name in _SHOWN}
+        shared = {name: getattr(asked, name) for name in TurnQuestion.model_fields if name in _SHOWN}
         ctx = self.ctx
         return ApprovalRequest(
             **shared,

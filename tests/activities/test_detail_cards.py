@@ -8,7 +8,7 @@ from turn_fixtures import Ledger, TurnRig, catalog_of, no, pay_tool, query_workf
 
 from signoff.activities.detail_cards import DETAILED_SECRETS, DetailCards
 from signoff.activities.worker_deps import WorkerDeps
-from signoff.contracts.approval import AskedQuestion
+from signoff.contracts.approval import TurnQuestion
 from signoff.contracts.content import BlobRef, Content
 from signoff.contracts.message import CallPart
 from signoff.formats.replace import replace
@@ -67,8 +67,8 @@ async def test_details_of_a_waiting_turn_show_arguments_and_card_link(turn_rig: 
         assert "open the card" not in history
 
 
-def _request(tool: str, args: Content) -> AskedQuestion:
-    return AskedQuestion(
+def _request(tool: str, args: Content) -> TurnQuestion:
+    return TurnQuestion(
         id="main.s.t.c1.1", code="K7Q2FM", call="c1.1", tool=tool, args=args, question_hash="0" * 64, effect="Pay"
     )
 
@@ -156,7 +156,7 @@ def _deps_of(tools: list[Tool], store: Store, address: str = ADDRESS, **more: An
     return WorkerDeps(catalog, store, catalog.people, {}, b"key", public_url=address)
 
 
-def _login_request(note: str) -> AskedQuestion:
+def _login_request(note: str) -> TurnQuestion:
     return _request("login", Content(inline={"note": note}))
 
 

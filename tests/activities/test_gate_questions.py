@@ -26,8 +26,8 @@ from signoff.activities.gate_activity import GateActivity
 from signoff.activities.run_rules import is_of
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.approval_outcomes import HAPPENED_NOTE
-from signoff.approvals.asked_question import asked_question
 from signoff.approvals.digest import digest_mark, doubt_digest, question_hash
+from signoff.approvals.turn_question import turn_question
 from signoff.contracts.activity_messages import GateDecision, GateTask
 from signoff.contracts.call import IN_DOUBT_RULE, IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content, Remark
@@ -327,7 +327,7 @@ async def test_in_doubt_question_copies_the_fields_of_the_call(store: Store) -> 
         allow_remember=False,
         **{name: getattr(request, name) for name in moments},
     )
-    result = asked_question(changed, CallPart(call="c1.1", tool="pay", args=changed.args))
+    result = turn_question(changed, CallPart(call="c1.1", tool="pay", args=changed.args))
     expected = GateDecision(
         call="c1.1", kind="ask", digest=digest, rule=IN_DOUBT_RULE, request=changed, question=result
     )

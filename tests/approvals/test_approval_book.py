@@ -9,7 +9,7 @@ from tables import table
 from signoff.approvals import deadlines
 from signoff.approvals.approval_book import ApprovalBook, malformed_receipt
 from signoff.contracts.activity_messages import AnswersReply, Wake
-from signoff.contracts.approval import ApprovalState, AskedQuestion, Settlement
+from signoff.contracts.approval import ApprovalState, Settlement, TurnQuestion
 from signoff.contracts.limits import REFUSALS_KEPT
 from signoff.contracts.receipt import Receipt
 from signoff.testing import a_decision
@@ -22,7 +22,7 @@ UNKNOWN = Receipt(status="refused", code="unknown", approval_id="x.y", message="
 YES = Settlement(state="approved", decided_by="ana", decided_name="Ana", decided_at=LATER, reason="fine")
 
 
-def question(approval_id: str = ID, revision: int = 1, **fields: Any) -> AskedQuestion:
+def question(approval_id: str = ID, revision: int = 1, **fields: Any) -> TurnQuestion:
     given: dict[str, Any] = {
         "id": approval_id,
         "call": approval_id.split("t.", 1)[1],
@@ -33,7 +33,7 @@ def question(approval_id: str = ID, revision: int = 1, **fields: Any) -> AskedQu
         "timeout": 3600.0,
         "opened_at": NOW,
     }
-    return AskedQuestion(**given | fields)
+    return TurnQuestion(**given | fields)
 
 
 def book(**fields: Any) -> ApprovalBook:

@@ -9,7 +9,7 @@ from signoff.approvals.approval_book import ApprovalBook
 from signoff.approvals.audit_buffer import ENTRIES_KEPT, AuditBuffer, KnownFacts, fold_facts, unfold_facts, whole_facts
 from signoff.approvals.audit_events import ended_entry
 from signoff.contracts.activity_messages import AnswersReply, Authority
-from signoff.contracts.approval import AskedQuestion, Settlement
+from signoff.contracts.approval import Settlement, TurnQuestion
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
@@ -23,9 +23,7 @@ ID = "main.s.t.c1.1"
 MINUTE = timedelta(minutes=1)
 
 
-QUESTION = AskedQuestion(
-    id=ID, call="c1.1", tool="pay", question_hash="h", effect="Pay", digest="d" * 64, opened_at=NOW
-)
+QUESTION = TurnQuestion(id=ID, call="c1.1", tool="pay", question_hash="h", effect="Pay", digest="d" * 64, opened_at=NOW)
 YES = AnswersReply(seen=1, settlement=Settlement(state="approved", decided_by="ana"))
 
 

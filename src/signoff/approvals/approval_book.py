@@ -12,7 +12,7 @@ from signoff.approvals import audit_events, deadlines
 from signoff.approvals.audit_buffer import AuditBuffer
 from signoff.approvals.machine import settlement_receipt
 from signoff.contracts.activity_messages import AnswersReply, Authority, Wake
-from signoff.contracts.approval import AskedQuestion
+from signoff.contracts.approval import TurnQuestion
 from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import DECISION_BYTES, REASON_CHARS, REFUSALS_KEPT
@@ -107,7 +107,7 @@ class ApprovalBook:
     """Holds the questions of one turn. Pure: the time is a parameter."""
 
     def __init__(self, turn: TurnKey | None = None) -> None:
-        self._questions: dict[str, AskedQuestion] = {}
+        self._questions: dict[str, TurnQuestion] = {}
         self._seen: dict[tuple[str, int], int] = {}
         self._refused_edits: dict[tuple[str, int], Receipt] = {}
         self._put_off: set[tuple[str, int]] = set()
@@ -116,21 +116,21 @@ class ApprovalBook:
         self.refused = 0
         self.unwritten = AuditBuffer(turn)
 
-    def open(self, question: AskedQuestion) -> AskedQuestion:
+    def open(self, question: TurnQuestion) -> TurnQuestion:
         """Replaces the question's earlier revision."""
         opened = question if question.opened_at is None else deadlines.open_request(question, question.opened_at)
         self._questions[question.id] = opened
         return opened
 
-    def get(self, approval_id: str) -> AskedQuestion | None:
+    def get(self, approval_id: str) -> TurnQuestion | None:
         """Return the latest revision."""
         return self._questions.get(approval_id)
 
-    def all(self) -> tuple[AskedQuestion, ...]:
+    def all(self) -> tuple[TurnQuestion, ...]:
         """Oldest first."""
         return tuple(self._questions.values())
 
-    def pending(self) -> tuple[AskedQuestion, ...]:
+    def pending(self) -> tuple[TurnQuestion, ...]:
         """Oldest first."""
         return tuple(each for each in self._questions.values() if each.state == "pending")
 
@@ -190,7 +190,7 @@ class ApprovalBook:
         if decision.delivery_id:
             self._taken[_key(decision)] = receipt
 
-    def take(self, question: AskedQuestion, reply: AnswersReply, now: datetime) -> None:
+    def take(self, question: TurnQuestion, reply: AnswersReply, now: datetime) -> None:
         """Take the state of `question` from the store. A question that the turn has settled keeps its state."""
         current = self._questions.get(question.id)
         if current is None or (current.revision, current.state) != (question.revision, "pending"):
@@ -203,7 +203,7 @@ class ApprovalBook:
         about = {"edited_by": reply.edited_by, "remarks": reply.remarks, "word": reply.word}
         self._put(replace(current, **about, **dict(reply.settlement)), now)
 
-    def apply_due_event(self, approval_id: str, happening: deadlines.DueEvent, now: datetime) -> AskedQuestion:
+    def apply_due_event(self, approval_id: str, happening: deadlines.DueEvent, now: datetime) -> TurnQuestion:
         changed = deadlines.apply_event(self._questions[approval_id], happening, now)
         if changed.state == "pending":
             self.unwritten.add(audit_events.deadline_entry(changed, happening.what, now))
@@ -243,7 +243,7 @@ class ApprovalBook:
         self.unwritten.add(audit_events.attempt_entry(decision, receipt, now, author))
         return self.reject(receipt)
 
-    def _put(self, question: AskedQuestion, now: datetime) -> AskedQuestion:
+    def _put(self, question: TurnQuestion, now: datetime) -> TurnQuestion:
         before = self._questions.get(question.id)
         if question.state != "pending" and before is not None and before.state != question.state:
             self.unwritten.add(audit_events.ended_entry(question, now))

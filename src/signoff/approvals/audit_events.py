@@ -12,7 +12,7 @@ from typing import Any, Final
 from signoff.approvals.audit_buffer import KnownFacts
 from signoff.approvals.edit_diff import row_changes
 from signoff.contracts.activity_messages import Authority, RunTask
-from signoff.contracts.approval import ApprovalRequest, AskedQuestion
+from signoff.contracts.approval import ApprovalRequest, TurnQuestion
 from signoff.contracts.audit import AuditEntry, AuditKind
 from signoff.contracts.call import CallContext, RuleReference, type_from_code
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
@@ -148,7 +148,7 @@ def rejected_entry(receipt: Receipt, at: datetime, *, subject: str, channel: str
     )
 
 
-def ended_entry(request: ApprovalRequest | AskedQuestion, at: datetime) -> AuditEntry:
+def ended_entry(request: ApprovalRequest | TurnQuestion, at: datetime) -> AuditEntry:
     """The counted decisions are in the entries of their attempts and of the call's execution."""
     return _of_request(
         request,
@@ -164,7 +164,7 @@ def ended_entry(request: ApprovalRequest | AskedQuestion, at: datetime) -> Audit
     )
 
 
-def deadline_entry(request: ApprovalRequest | AskedQuestion, what: str, at: datetime) -> AuditEntry:
+def deadline_entry(request: ApprovalRequest | TurnQuestion, what: str, at: datetime) -> AuditEntry:
     # Use the count instead of the time: turn and gateway see the same event at different times.
     which = request.reminded if what == "remind" else 1
     return _of_request(
@@ -303,7 +303,7 @@ def _shorten(name: str) -> str:
 
 
 def _of_request(
-    request: ApprovalRequest | AskedQuestion, kind: AuditKind, key: str, at: datetime, subject: str, **facts: Any
+    request: ApprovalRequest | TurnQuestion, kind: AuditKind, key: str, at: datetime, subject: str, **facts: Any
 ) -> AuditEntry:
     about: dict[str, Any] = {"revision": request.revision, "call": request.call, "tool": request.tool}
     return _of_approval(request.id, kind, key, at, subject, **about, **facts)

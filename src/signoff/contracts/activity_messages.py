@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from signoff.contracts.approval import ApprovalRequest, AskedQuestion, Settlement
+from signoff.contracts.approval import ApprovalRequest, Settlement, TurnQuestion
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import (
     CallContext,
@@ -229,7 +229,7 @@ class GateDecision(FrozenModel):
     action: str = ""
     """The start of the SHA-256 of the call's tool and arguments: equal calls have equal actions."""
     grant: str = ""
-    question: AskedQuestion | None = None
+    question: TurnQuestion | None = None
     """The question about the call, if any."""
     request: ApprovalRequest | None = Field(default=None, exclude=True)
     """The whole request, for callers in the same process. It is never sent."""

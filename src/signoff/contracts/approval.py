@@ -220,7 +220,7 @@ class Timed(Terms, Settlement):
     """When it escalates, in UTC. `None`: never, or already done."""
 
 
-class AskedQuestion(Timed):
+class TurnQuestion(Timed):
     """A turn's memory of its question. The store's row holds all of it.
 
     The gates send neither times nor fields that the turn knows from the call. Other fields have the names and meanings

@@ -1,14 +1,14 @@
 """Shortens a request to the question that its turn keeps."""
 
-from signoff.contracts.approval import ApprovalRequest, AskedQuestion
+from signoff.contracts.approval import ApprovalRequest, TurnQuestion
 from signoff.contracts.canonical_json import same_arguments
 from signoff.contracts.message import CallPart
 
 
-def asked_question(request: ApprovalRequest, call: CallPart | None) -> AskedQuestion:
+def turn_question(request: ApprovalRequest, call: CallPart | None) -> TurnQuestion:
     """Leaves out the fields that the turn knows from `call`, and the times, which it computes."""
     is_proposed = call is not None and same_arguments(request.args.model_dump(), call.args.model_dump())
-    return AskedQuestion(
+    return TurnQuestion(
         **request.by_name(),
         kind=request.kind,
         code=request.code,
