@@ -453,7 +453,7 @@ async def test_interrupted_message_is_processed_by_the_next_processor(
     asked = asyncio.Event()
     real = rig.decisions.decide
 
-    async def slow(*args: Any, again: bool) -> Any:
+    async def slow(*args: Any) -> Any:
         asked.set()
         await asyncio.Event().wait()
 
@@ -486,7 +486,7 @@ async def test_repeatedly_failing_message_is_dropped(
     await rig.ask()
     healthy = await rig.ask(2, CY)
 
-    async def broken(*args: Any, again: bool) -> Any:
+    async def broken(*args: Any) -> Any:
         if args[1].person.id == "bo":
             raise RuntimeError("a bug")
         return await RecordingDecisions.decide(rig.decisions, *args)
@@ -612,7 +612,7 @@ async def test_slow_reply_delays_no_other_person(rig: Rig, monkeypatch: pytest.M
 async def test_undecidable_answer_is_reported_once_and_dropped(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     request = await rig.ask(timeout=3600.0, expires_at=rig.now() + timedelta(hours=1))
 
-    async def unavailable(*args: Any, again: bool) -> Receipt:
+    async def unavailable(*args: Any) -> Receipt:
         return Receipt(status="refused", code="unavailable", approval_id=request.id)
 
     monkeypatch.setattr(rig.decisions, "decide", unavailable)
