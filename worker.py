@@ -48,7 +48,6 @@ from signoff.audit.config_snapshots import follow_people, note_catalog
 from signoff.contracts import names
 from signoff.contracts.completion import Driver
 from signoff.contracts.errors import ConfigError, SignoffError
-from signoff.contracts.frozen_model import build_records
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.engine.connection import check_client, connect_installation, open_encryption, require_codec
 from signoff.engine.credential_check import check_public_keys, check_store_role
@@ -117,7 +116,6 @@ async def build_deps(
     - in the production profile, without a verifier with a key
     """
     policypool.install()
-    build_records()
     verifier, secrets = verifier or Verifier(), secrets or SecretProvider()
     if profile == "production" and not verifier.key_ids:
         raise ConfigError(

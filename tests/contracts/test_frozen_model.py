@@ -1,7 +1,6 @@
 import pytest
 from pydantic import ValidationError
 
-from signoff.contracts.frozen_model import FrozenModel, build_records
 from signoff.contracts.person import Person, Principal
 from signoff.formats.replace import replace
 
@@ -22,16 +21,3 @@ def test_model_is_frozen_and_ignores_fields_of_later_versions() -> None:
     with pytest.raises(ValidationError):
         principal.user = "other"  # type: ignore[misc]
     assert principal.user == "guest"
-
-
-def test_building_of_records_prepares_records_of_records_for_their_first_value() -> None:
-    class Outer(FrozenModel):
-        name: str = ""
-
-    class Inner(Outer):
-        size: int = 0
-
-    assert not Inner.__pydantic_complete__
-    build_records(Outer)
-    assert Inner.__pydantic_complete__
-    assert Inner(size=2).on_wire() == b'{"name":"","size":2}'

@@ -421,6 +421,10 @@ class ModelTool(FrozenModel):
     """True if the provider enforces that schema. `None` for the provider's default."""
 
 
+# The field names a class that is defined below it.
+ModelReply.model_rebuild()
+
+
 UseCode = Literal["", "used", "waiting", "denied", "lapsed", "stale", "frozen", "ended", "conflict", "unavailable"]
 """Why a permit is refused. "" if it is granted."""
 

@@ -10,9 +10,8 @@ _NOTHING: Final[set[str]] = set()
 class FrozenModel(BaseModel):
     """A frozen record. New fields need defaults: histories of years ago must load."""
 
-    # Ignore unknown fields: during an upgrade, older workers replay records of newer ones. A command uses few of the
-    # records: pydantic prepares each at its first value, see `build_records`.
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+    # Ignore unknown fields: during an upgrade, older workers replay records of newer ones.
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     def model_post_init(self, context: Any) -> None:
         """Drop the set of given fields: it takes a tenth of a waiting turn's memory."""
@@ -35,10 +34,3 @@ class ActivityMessage(FrozenModel):
     def on_wire(self) -> bytes:
         # The SDK's `pydantic_core.to_json` cannot omit defaults.
         return self.__pydantic_serializer__.to_json(self, exclude_defaults=True, exclude_computed_fields=True)
-
-
-def build_records(base: type[FrozenModel] = FrozenModel) -> None:
-    """Prepare all imported records now, so that no workflow task or request spends its time on it."""
-    for record in base.__subclasses__():
-        record.model_rebuild(raise_errors=False)
-        build_records(record)

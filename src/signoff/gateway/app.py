@@ -18,7 +18,6 @@ from temporalio.client import Client
 from signoff import policypool
 from signoff.channels.inbound.receiver import InboundReceiver
 from signoff.contracts.errors import BadRequest, Refused, SignoffError
-from signoff.contracts.frozen_model import build_records
 from signoff.contracts.names import VERSION
 from signoff.contracts.requests import sentence
 from signoff.contracts.responses import Fault
@@ -206,7 +205,6 @@ def _application(
     origins: Collection[str] = (),
 ) -> FastAPI:
     """Routes and middleware read all state from `app.state` at each request."""
-    build_records()
     all_routes = gateway_routes(plugins, routers)
     app = FastAPI(
         title="Signoff",
