@@ -1,6 +1,7 @@
 """Sends answers to turns: raw ones past the gateway, and hints to stored ones as the gateway does."""
 
 import uuid
+from typing import Any
 
 from some import some
 
@@ -12,6 +13,7 @@ from signoff.contracts.errors import NotFound
 from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.receipt import Receipt
 from signoff.engine.turn_client import TurnClient
+from signoff.engine.workflow_runs import execute_update
 from signoff.formats.replace import replace
 from signoff.store.questions.answers import OwedAnswer
 from signoff.store.questions.questions import Questions
@@ -32,19 +34,21 @@ class RawTurnClient(TurnClient):
 
     async def decide(self, decision: Decision) -> Receipt:
         """Equal delivery ids are one answer."""
-        return await self._send(decision, names.DECIDE)
-
-    async def withdraw(self, wish: Decision) -> Receipt:
-        return await self._send(wish, names.CANCEL)
-
-    async def _send(self, decision: Decision, update: str) -> Receipt:
         key = parse_approval_id(decision.approval_id)
         if key is None:
             return malformed_receipt("`approval_id`: no such id", decision.approval_id)
         decision = decision if decision.delivery_id else replace(decision, delivery_id=uuid.uuid4().hex)
-        name = f"{update}:{decision.delivery_id}:{key.call}:{decision.revision or 1}"
-        receipt = await self.deliver(key, name, decision.model_dump(mode="json", exclude_defaults=True), update)
+        name = f"{decision.delivery_id}:{key.call}:{decision.revision or 1}"
+        receipt = await self.deliver(key, name, _body_of(decision))
         return replace(receipt, verdict=decision.verdict) if receipt.status == "pending" else receipt
+
+    async def withdraw(self, wish: Decision) -> Receipt:
+        handle = self.handle(some(parse_approval_id(wish.approval_id)).turn)
+        return await execute_update(handle, names.CANCEL, _body_of(wish), result_type=Receipt)
+
+
+def _body_of(decision: Decision) -> dict[str, Any]:
+    return decision.model_dump(mode="json", exclude_defaults=True)
 
 
 async def wake(turns: TurnClient, store: Store, decision: Decision) -> Receipt:

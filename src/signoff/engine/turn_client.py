@@ -209,11 +209,11 @@ class TurnClient(RunClient):
         name = f"{owed.number}:{key.call}:{hint.revision}"
         return await self.deliver(key, name, hint.model_dump(mode="json"))
 
-    async def deliver(self, key: ApprovalKey, name: str, body: dict[str, Any], update: str = names.DECIDE) -> Receipt:
-        """Send a message about an approval to its turn. Equal names are one message. Raises as `wake`."""
+    async def deliver(self, key: ApprovalKey, name: str, body: dict[str, Any]) -> Receipt:
+        """Send an answer, or a hint to one, to its turn. Equal names are one message. Raises as `wake`."""
         handle = self.handle(key.turn)
         try:
-            return await self._update(handle, update, key, name, body)
+            return await self._update(handle, key, name, body)
         except WorkflowUpdateRPCTimeoutOrCancelledError:
             return await self._as_signal(handle, body, key.id)
         except WorkflowUpdateFailedError as error:
@@ -224,7 +224,7 @@ class TurnClient(RunClient):
             return await self._after_the_end(handle, key.id, error)
 
     async def _update(
-        self, handle: WorkflowHandle[Any, Any], update: str, key: ApprovalKey, name: str, body: dict[str, Any]
+        self, handle: WorkflowHandle[Any, Any], key: ApprovalKey, name: str, body: dict[str, Any]
     ) -> Receipt:
         """A repetition during the wait is still one Update."""
         # The id must identify the answer: the server repeats its first result for a known id, ignoring the rest. Ids
@@ -234,7 +234,7 @@ class TurnClient(RunClient):
         tries = self._undecided.get(tried, 0)
         sent = execute_update(
             handle,
-            update,
+            names.DECIDE,
             body,
             id=f"{named}:{tries}" if tries else named,
             result_type=Receipt,
