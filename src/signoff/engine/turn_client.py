@@ -206,7 +206,8 @@ class TurnClient(RunClient):
         key = parse_approval_id(owed.approval)
         if key is None:
             return malformed_receipt("`approval_id`: no such id", owed.approval)
-        name = f"{owed.number}:{key.call}:{hint.revision}"
+        # A restored store gives numbers again, and the server would repeat its reply to an earlier answer.
+        name = f"{owed.number}:{key.call}:{hint.revision}:{owed.vote.at.isoformat()}"
         return await self.deliver(key, name, hint.model_dump(mode="json"))
 
     async def deliver(self, key: ApprovalKey, name: str, body: dict[str, Any]) -> Receipt:
