@@ -33,7 +33,6 @@ from signoff.activities.capability_backends import built_in_backends, check_back
 from signoff.activities.detail_cards import DetailCards
 from signoff.activities.event_activity import EventActivity
 from signoff.activities.gate_activity import GateActivity
-from signoff.activities.identify_activity import IdentifyActivity
 from signoff.activities.mcp.tool_servers import tool_servers, use_servers
 from signoff.activities.model_activity import ModelActivity
 from signoff.activities.models.drivers import build_drivers
@@ -271,7 +270,6 @@ class SignoffPlugin(SimplePlugin):
                 ModelActivity(deps).model,
                 GateActivity(deps).gate,
                 RecordActivity(deps).record,
-                IdentifyActivity(deps).identify,
                 AnswersActivity(deps).read_answers,
                 OutcomeActivity(deps).outcome,
                 EventActivity(deps).event,

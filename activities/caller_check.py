@@ -14,7 +14,6 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from signoff.contracts.activity_messages import AnswersTask, GateTask, ModelTask, RecordTask, RunTask
-from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey, parse_approval_id, parse_workflow_id
 from signoff.contracts.names import ACTOR_TURN, EVENT, OUTCOME
 
@@ -88,9 +87,10 @@ def _turns(task: Any, caller: ActivityCaller) -> list[TurnKey | None]:
     match task:
         case ModelTask() | GateTask():
             return [TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)]
-        case Decision() | AnswersTask():
-            approval = parse_approval_id(task.approval_id if isinstance(task, Decision) else task.approval)
-            return [None if approval is None else approval.turn]
+        case AnswersTask():
+            approval = parse_approval_id(task.approval)
+            is_other = task.raw is not None and task.raw.approval_id != task.approval
+            return [None if approval is None or is_other else approval.turn]
         case RecordTask():
             # Its entries name their streams. `hand_over` drops other turns' entries.
             return [parse_workflow_id(caller.workflow_id)]

@@ -15,7 +15,7 @@ from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.card import render_card
 from signoff.approvals.redaction import redact_secrets
 from signoff.contracts import names
-from signoff.contracts.approval import ApprovalRequest, Card
+from signoff.contracts.approval import Card, TurnQuestion
 from signoff.contracts.message import CallPart
 from signoff.formats.replace import replace
 
@@ -49,7 +49,7 @@ class DetailCards(Interceptor):
         inbox = self._deps.public_url.rstrip("/")
         return f"{inbox}/approvals/{quote(approval_id, safe='.')}" if inbox else ""
 
-    def card(self, request: ApprovalRequest, calls: Sequence[CallPart]) -> Card | None:
+    def card(self, request: TurnQuestion, calls: Sequence[CallPart]) -> Card | None:
         """Draw a request's card without any secret of `calls`.
 
         For a tool not declared here, the card holds only a note about that. Returns `None` if the arguments are in the
@@ -62,12 +62,12 @@ class DetailCards(Interceptor):
             _log.warning("the details of %s lack its arguments", request.id, exc_info=True)
             return None
 
-    def _card(self, request: ApprovalRequest, calls: Sequence[CallPart]) -> Card | None:
+    def _card(self, request: TurnQuestion, calls: Sequence[CallPart]) -> Card | None:
         declared = self._deps.catalog.tools_named(request.tool)
-        args = request.args.inline
-        if not declared and not self._deps.catalog.declares(request):
-            return Card(effect=request.card.effect, note=f"this worker has no tool `{request.tool}`")
-        if not declared or request.args.blob is not None or not isinstance(args, dict):
+        args = None if request.args is None else request.args.inline
+        if not declared and self._deps.catalog.find_definition(request.tool, "") is None:
+            return Card(effect=request.effect, note=f"this worker has no tool `{request.tool}`")
+        if not declared or not isinstance(args, dict):
             return None
         values = self._secrets([(request.tool, args), *((each.tool, each.args.inline) for each in calls)])
         if values is None:
@@ -85,7 +85,7 @@ class DetailCards(Interceptor):
             show=None if policy is None else policy.show.only,
             others=values,
         )
-        return replace(card, effect=redact_secrets(request.card.effect, values))
+        return replace(card, effect=redact_secrets(request.effect, values))
 
     def _secrets(self, calls: Sequence[tuple[str, Any]]) -> frozenset[str] | None:
         """Return the secret values of calls, or `None` above `DETAILED_SECRETS`."""

@@ -29,8 +29,8 @@ from signoff.approvals.earlier_questions import (
     is_new_to_turn,
     last_asked,
 )
-from signoff.approvals.question_reference import reference_from_request
 from signoff.approvals.redaction import redact_remarks, redact_secrets
+from signoff.approvals.turn_question import turn_question
 from signoff.contracts import names
 from signoff.contracts.activity_messages import GateDecision, GateReply, GateTask, RunOptions, Tally
 from signoff.contracts.approval import ApprovalRequest
@@ -79,6 +79,8 @@ class GateActivity:
     async def gate(self, task: GateTask) -> GateReply:
         """Return one decision a call, in order. Never fails because of the model's input."""
         gate_decisions: list[GateDecision] = []
+        if task.edit:
+            task = replace(task, calls=(await self._questions.edited_call(task),))
         doubt = await self._deps.doubt(task.ctx)
         forged = await self._deps.requester_problem(task.ctx)
         budget = self._deps.result_budget(task.ctx.actor, len(task.calls))
@@ -135,15 +137,15 @@ class GateActivity:
         found = await apply_hooks(
             catalog, task.ctx, call, args, tally, found, known, dry_run=dry_run, permissions=permissions
         )
-        if task.edit is not None and found.corrected is not None:
+        if task.edit > 0 and found.corrected is not None:
             # A person's signed arguments never run in a corrected form.
             changed = Remark.of("not_as_they_are", detail=found.notes)
             return settled_decision(call, "schema", "input_invalid", changed, found.tool)
-        if task.edit is not None and found.objection:
+        if task.edit > 0 and found.objection:
             # The edit also counts as its author's approval, and they never saw an objection to override.
             objected = Remark.of("not_permitted", why=found.objection)
             return settled_decision(call, "permission", "input_invalid", objected, found.tool)
-        if task.edit is not None:
+        if task.edit > 0:
             return found.reword(tuple(map(_to_a_person, found.words)))
         return found
 
@@ -190,7 +192,7 @@ class GateActivity:
         if any(each.call == call.call and is_new_to_turn(each, task.asked_since, task.spent) for each in rows.requests):
             # An earlier attempt asked this, and its turn waits for that decision.
             return found.decide(kind="ask") if found.kind == "run" else found
-        if task.edit is not None or task.changed_by:
+        if task.edit > 0 or task.changed_by:
             return found
         barred = is_barred(rows.requests, call.call)
         if barred and found.kind == "run":
@@ -211,7 +213,7 @@ class GateActivity:
         if found.kind == "settled" or tool is None or verdict is None:
             ended = found.decide(outcome=settled_outcome(found))
             # Redacted or truncated text stays in English.
-            told = task.edit is not None and english(found.words) == ended.message
+            told = task.edit > 0 and english(found.words) == ended.message
             settled = replace(ended.decision, refusal=found.words if told else ())
             if found.gate != "available" or tool is None or not tool.fallbacks:
                 return settled
@@ -219,7 +221,7 @@ class GateActivity:
             return replace(settled, options=self._options(task.ctx, tool, budget, ask=False))
         digest = digest_of(task.ctx, call.call, tool, args)
         # An edited call never runs by rule alone, and is never corrected without the approvers when it is judged again.
-        ask = found.kind == "ask" or task.edit is not None or task.changed_by != ""
+        ask = found.kind == "ask" or task.edit > 0 or task.changed_by != ""
         gate_decision = replace(
             found.decision,
             kind="ask" if ask else "run",
@@ -236,14 +238,14 @@ class GateActivity:
             return _refuse(call, "it is too long ago that anything was heard of this turn")
         under = (definition_hash(tool), verdict.policy_hash)
         turn_knows = (task.asked_since, task.spent)
-        again = None if task.edit is not None else repeat_note(rows.requests, call.call, *under, *turn_knows)
+        again = None if task.edit > 0 else repeat_note(rows.requests, call.call, *under, *turn_knows)
         every: tuple[Words | None, ...] = (self._stands_in(call), self._offline(task.ctx), again, *found.notes, *other)
         notes = tuple(each for each in every if each)
         about = Subject(call, args, tool, verdict, digest, notes, override_hash(found.objection), found.at)
         request = await self._ask_people(task, about)
         if isinstance(request, CallOutcome):
             return GateDecision(call=call.call, kind="settled", outcome=request)
-        return replace(gate_decision, request=request, question=reference_from_request(request, call))
+        return replace(gate_decision, request=request, question=turn_question(request, None if task.edit else call))
 
     def _is_over(self, ctx: CallContext, rows: TurnRows) -> bool:
         """Return whether the turn's start and last sign of life are too old to ask in its requester's name."""
@@ -292,7 +294,7 @@ class GateActivity:
         stricter = ran_on[0] if ran_on else ()
         about = Subject(call, args, tool, verdict, digest, (Remark.of("doubt"),), judged_at=found.at, stricter=stricter)
         request = await self._questions.ask(task, about)
-        question = reference_from_request(request, call)
+        question = turn_question(request, call)
         return GateDecision(
             call=call.call, kind="ask", digest=digest, rule=request.rule, question=question, request=request
         )
@@ -320,13 +322,13 @@ class GateActivity:
             return _end_limited(about.call, error.message)
 
     async def _ask(self, task: GateTask, about: Subject) -> ApprovalRequest | CallOutcome:
-        if task.edit is None:
+        if task.edit == 0:
             return await self._questions.ask(task, about)
-        edit = await self._questions.edit(task, task.edit, about.tool)
+        edit = await self._questions.edit(task, about.tool)
         if isinstance(edit, str):
             return _end_unasked(about.call, edit)
         asked = self._deps.catalog.approvers(about.tool.activity, about.verdict)
-        problem = edit_problem(edit, asked, task.edit, about.digest)
+        problem = edit_problem(edit, asked, about.digest)
         changed = problem or await self._questions.ask_changed(task, about, edit)
         return _end_unasked(about.call, changed) if isinstance(changed, str) else changed
 

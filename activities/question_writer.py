@@ -5,21 +5,20 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from signoff.activities.call_journal import attribute_question
-from signoff.activities.identify_activity import proof_of
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals import audit_events, binding
 from signoff.approvals.card import draw_card
 from signoff.approvals.card_notes import editor_note
 from signoff.approvals.deadlines import escalated_groups
 from signoff.approvals.digest import digest_mark, question_hash
-from signoff.approvals.request_state import request_of
+from signoff.approvals.request_state import StoredAnswer, request_of
 from signoff.approvals.tightening import tighten
 from signoff.audit.log import entry_writer
 from signoff.contracts.activity_messages import GateTask
 from signoff.contracts.approval import AppliedTerm, ApprovalRequest, CardRow, Question, Terms, TermValues
 from signoff.contracts.call import IN_DOUBT_RULE, CallContext
 from signoff.contracts.canonical_json import canonical_json
-from signoff.contracts.content import Words
+from signoff.contracts.content import Content, Words
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.message import CallPart
@@ -45,10 +44,10 @@ _SHORTEST: Final = 0.001
 
 
 class Edit(NamedTuple):
-    """A valid edit: its author, its question, and the rows of the author's card."""
+    """A valid edit: its answer, its author, its question, and the rows of the author's card."""
 
     old: ApprovalRequest
-    delivery: str
+    decision: Decision
     subject: str
     human: str
     name: str
@@ -119,17 +118,26 @@ class QuestionWriter:
     async def rows(self, ctx: CallContext, call: str) -> ApprovalRows | None:
         return await self._rows.read(ApprovalKey(TurnKey(ctx.tenant, ctx.session, ctx.turn), call).id)
 
-    async def edit(self, task: GateTask, decision: Decision, tool: Tool | None) -> Edit | str:
-        """Return the edit that `decision` makes to its question, or why there is none.
+    async def edited_call(self, task: GateTask) -> CallPart:
+        """Return the call with the arguments of the task's edit, if the store has it."""
+        call = task.calls[0]
+        rows = await self.rows(task.ctx, call.call)
+        answer = None if rows is None else _answer_of(rows, task.edit)
+        edited = None if answer is None else answer.vote.decision.edited_args
+        return call if edited is None else replace(call, args=Content(inline=edited))
 
-        Checks the decision itself: the turn's claim about an edit does not count.
+    async def edit(self, task: GateTask, tool: Tool | None) -> Edit | str:
+        """Return the edit of the task's answer, or why there is none.
+
+        Reads the answer from the store: the turn's claim about an edit does not count.
         """
-        approval = ApprovalKey(TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn), task.calls[0].call).id
-        rows = await self._rows.read(approval)
-        old = None if rows is None else rows.revision(decision.revision or 1)
-        if rows is None or old is None or decision.approval_id != approval:
-            return _NOT_THIS
-        if proof_of(decision, self._deps.verifier) == "forged":
+        rows = await self.rows(task.ctx, task.calls[0].call)
+        answer = None if rows is None else _answer_of(rows, task.edit)
+        old = None if rows is None or answer is None else rows.revision(answer.revision)
+        if rows is None or answer is None or old is None:
+            return _NOT_ANY_MORE
+        decision = answer.vote.decision
+        if (decision.signature or decision.key_id) and not self._deps.verifier.check_decision(decision):
             return "the signature of this change does not hold"
         if decision.question_hash != question_hash(old):
             return _NOT_THIS
@@ -143,16 +151,12 @@ class QuestionWriter:
             delivery,
         ):
             return _NOT_THIS
-        # Every answer is in the store. A missing or void one changes nothing.
-        taken = [each for each in rows.answers if each.revision == old.revision and not each.void]
-        if not any(each.vote.decision.delivery_id == delivery for each in taken):
-            return _NOT_ANY_MORE
         people = await self._deps.directory_for(task.ctx.tenant, decision.subject)
         person = people.find(decision.subject, task.ctx.tenant)
         name = "" if person is None else person.name
         before = await self._draw_rows(old, tool)
         human = people.person_id(decision.subject, task.ctx.tenant)
-        return Edit(_request_at(rows, old, self._deps.clock()), delivery, decision.subject, human, name, before)
+        return Edit(_request_at(rows, old, self._deps.clock()), decision, decision.subject, human, name, before)
 
     async def _draw_rows(self, old: Question, tool: Tool) -> tuple[CardRow, ...]:
         return draw_card(old, tool.declaration, await load(self._deps.store, old.args), "").rows
@@ -217,6 +221,12 @@ class QuestionWriter:
         )
 
 
+def _answer_of(rows: ApprovalRows, number: int) -> StoredAnswer | None:
+    """Return a valid answer that edits the arguments."""
+    valid = (each for each in rows.answers if not each.void and each.vote.decision.edited_args is not None)
+    return next((each for each in valid if each.number == number), None)
+
+
 def _request_at(rows: ApprovalRows, old: Question, now: datetime) -> ApprovalRequest:
     # Events of the old question until now continue with the new one.
     return rows.request(old, max(now, rows.now))
@@ -225,7 +235,11 @@ def _request_at(rows: ApprovalRows, old: Question, now: datetime) -> ApprovalReq
 def _after_edit(question: Question, edit: Edit) -> Question:
     """Let `question` succeed the edited one: its approvers by escalation can still decide."""
     old = edit.old
-    kept: dict[str, Any] = {"edit_of": old.revision, "edit_delivery": edit.delivery, "agent_says": old.agent_says}
+    kept: dict[str, Any] = {
+        "edit_of": old.revision,
+        "edit_delivery": edit.decision.delivery_id,
+        "agent_says": old.agent_says,
+    }
     kept["notes"] = (editor_note(edit.name or edit.subject), *question.notes)
     if old.edit == "propose":
         # Include the person: an account that they lose later does not make them another person.
@@ -237,11 +251,11 @@ def _after_edit(question: Question, edit: Edit) -> Question:
     return replace(question, **kept, approvers=approvers, groups=groups, escalate_after=None)
 
 
-def edit_problem(edit: Edit, question_approvers: tuple[str, ...], decision: Decision, digest: str) -> str:
+def edit_problem(edit: Edit, question_approvers: tuple[str, ...], digest: str) -> str:
     """Return why the edited call cannot replace the original one, or ""."""
     if not set(edit.old.approvers).difference(edit.old.escalate_to) <= set(question_approvers):
         return _OTHERS
-    args = decision.edited_args
+    args = edit.decision.edited_args
     if args is None or binding.digest_with(edit.old)(args) != digest:
         return "these are not the arguments that were signed for; try again"
     return ""

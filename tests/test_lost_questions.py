@@ -1,5 +1,5 @@
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -7,8 +7,10 @@ from session_rig import message
 from temporalio.client import WorkflowQueryFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.service import RPCError, RPCStatusCode
 
+from signoff.approvals.machine import vote_of
 from signoff.contracts import names
-from signoff.contracts.decision import Decision
+from signoff.contracts.activity_messages import Authority
+from signoff.contracts.decision import Decision, Verdict
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.message import user_message
@@ -16,7 +18,7 @@ from signoff.contracts.session_messages import LateResult
 from signoff.engine import workflow_runs
 from signoff.engine.session_client import SessionClient
 from signoff.engine.turn_client import TurnClient
-from signoff.formats.replace import replace
+from signoff.store.questions.answers import OwedAnswer
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +75,12 @@ class Unreadable(Forgetful):
         raise WorkflowQueryFailedError("nondeterminism")
 
 
+def owed(verdict: Verdict = "approved") -> OwedAnswer:
+    decision = Decision(approval_id=ApprovalKey(KEY, "c1.1").id, verdict=verdict, subject="ana", channel="test")
+    authority = Authority(allowed=True, subject="ana")
+    return OwedAnswer(decision.approval_id, 1, vote_of(decision, authority, datetime.now(UTC)))
+
+
 def signoff(turn: Forgetful, patience: float = 7) -> TurnClient:
     return TurnClient(turn, patience=timedelta(seconds=patience))  # type: ignore[arg-type]
 
@@ -99,8 +107,7 @@ async def test_overdue_query_asks_for_no_negative_time(clock: Clock, late: float
 
 
 async def test_request_of_an_unreadable_turn_is_not_reported_as_unknown() -> None:
-    answer = Decision(approval_id=ApprovalKey(KEY, "c1.1").id, verdict="approved", subject="ana", channel="test")
-    receipt = await signoff(Unreadable(0)).decide(answer)
+    receipt = await signoff(Unreadable(0)).wake(owed())
     assert (receipt.status, receipt.code) == ("refused", "unavailable")
     assert "its audit log has the outcome of the request" in receipt.message
 
@@ -166,11 +173,12 @@ class Stuck(Forgetful):
         words = "Unable to perform workflow execution update due to Workflow Task in failed state."
         raise RPCError(words, RPCStatusCode.FAILED_PRECONDITION, b"")
 
+    async def signal(self, signal: str, *args: Any, **named: Any) -> None:
+        assert signal == names.APPROVAL_RESPONSE
 
-async def test_withdrawal_from_a_failing_turn_is_refused_for_now() -> None:
-    wish = Decision(approval_id=ApprovalKey(KEY, "c1.1").id, verdict="withdrawn", subject="ana", channel="test")
-    receipt = await signoff(Stuck(0)).withdraw(wish)
-    assert (receipt.status, receipt.code) == ("refused", "unavailable")
+
+async def test_answer_to_a_failing_turn_is_sent_as_a_signal() -> None:
+    assert (await signoff(Stuck(0)).wake(owed("withdrawn"))).status == "pending"
 
 
 class Endless(Forgetful):
@@ -201,12 +209,9 @@ async def test_uncompleted_update_is_sent_as_a_signal_within_the_patience() -> N
     turn = Endless()
     client, session = signoff(turn, patience=0.2), SessionKey("main", "s")
     sessions = SessionClient(client)
-    answer = Decision(approval_id=ApprovalKey(KEY, "c1.1").id, verdict="approved", subject="ana", channel="test")
     async with asyncio.timeout(30):
-        receipt = await client.decide(answer)
-        unheard = await client.withdraw(replace(answer, verdict="withdrawn"))
+        receipt = await client.wake(owed())
         value = await sessions.say(session, message("hello"), actor="desk")
         late = await sessions.inject(session, LateResult(id="late-1", turn="t", message=user_message("late")))
     assert [receipt.status, value.status, late.status] == ["pending"] * 3
-    assert (unheard.status, unheard.code) == ("refused", "unavailable")
     assert turn.signals == [names.APPROVAL_RESPONSE, names.SAY, names.INJECT]

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from polling import pauses
+from raw_turns import RawTurnClient
 from some import some
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
@@ -27,7 +28,6 @@ from signoff.contracts.message import ResultPart, user_message
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import TurnInput, TurnResult, TurnView
 from signoff.engine.session_client import SessionClient
-from signoff.engine.turn_client import TurnClient
 from signoff.formats.tenant_limits import NO_LIMITS, TenantLimits
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Verifier
@@ -91,7 +91,7 @@ def catalog_of(tools: Sequence[Tool], **more: Any) -> Catalog:
 
 @dataclass
 class RunningTurns:
-    signoff: TurnClient
+    signoff: RawTurnClient
     client: Client
     store: Store
     task_queue: str
@@ -284,7 +284,8 @@ async def running_turns(
     cached = max_cached_workflows
     worker = build_worker(client, deps, task_queue=task_queue, max_cached_workflows=cached, deployment=deployment)
     async with use_servers(deps.servers), worker:
-        signoff = TurnClient(client, task_queue=task_queue, patience=PATIENCE)
+        signoff = RawTurnClient(client, task_queue=task_queue, patience=PATIENCE)
+        signoff.store = store
         yield RunningTurns(signoff, client, store, task_queue, deps)
 
 

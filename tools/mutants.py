@@ -74,7 +74,7 @@ AREAS = {
             f"activities/{each}.py"
             for each in (
                 *("run_once", "run_right", "run_rules", "run_handler"),
-                *("gate_activity", "identify_activity", "outcome_activity"),
+                *("gate_activity", "answers_activity", "outcome_activity"),
                 *("call_journal", "grant_use", "capability_backends", "usage_check"),
                 *("caller_check", "question_writer", "store_identity"),
                 *("detail_cards", "hooks/hook_caller", "hooks/permissions"),

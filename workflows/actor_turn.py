@@ -83,7 +83,7 @@ class ActorTurn:
     # Update.
     @workflow.update(name=names.DECIDE, description="Approve or deny one waiting call")
     async def decide(self, *envelopes: Any) -> Receipt:
-        return await self._approvals.apply_decision(envelopes)
+        return await self._approvals.hear(envelopes)
 
     @decide.validator
     # An Update rejected here leaves no event, so junk cannot fill a history. Every readable decision gets a receipt.
@@ -95,7 +95,7 @@ class ActorTurn:
     @workflow.signal(name=names.APPROVAL_RESPONSE, description="Approve or deny one waiting call, without a reply")
     async def approval_response(self, *envelopes: Any) -> None:
         """Like `decide`, for callers that cannot wait for a receipt."""
-        await self._approvals.apply_decision(envelopes)
+        await self._approvals.hear(envelopes)
 
     @workflow.update(name=names.CANCEL, description="Withdraw one waiting request")
     async def cancel(self, *envelopes: Any) -> Receipt:
@@ -181,7 +181,7 @@ class ActorTurn:
     @workflow.query(name=names.PENDING_APPROVALS)
     def pending_approvals(self) -> list[ApprovalRequest]:
         """Oldest first."""
-        return list(self._state.book.pending())
+        return [self._state.request_view(each) for each in self._state.book.pending()]
 
     @workflow.query(name=names.RECEIPT)
     def receipt(self, approval_id: str) -> Receipt:

@@ -10,7 +10,7 @@ from temporalio import workflow
 
 from signoff.approvals.approval_outcomes import denied_outcome, waiting_outcome
 from signoff.contracts.activity_messages import GateDecision, GateReply, ModelReply, RunOptions, RunTask, ToolReply
-from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.approval import TurnQuestion
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.ids import stand_in_id
 from signoff.contracts.limits import MAX_REVISIONS
@@ -231,7 +231,7 @@ class CallLoop:
     async def _settle(self, call: CallPart, gate_decision: GateDecision) -> CallOutcome:
         """Settle one call. Judges it again each time its approval becomes stale, up to `MAX_REVISIONS`."""
         tries, revision = _Tries(), 1
-        request: ApprovalRequest | None = None
+        request: TurnQuestion | None = None
         while revision <= MAX_REVISIONS:
             if gate_decision.kind == "settled" and gate_decision.outcome is not None:
                 return gate_decision.outcome
@@ -262,8 +262,8 @@ class CallLoop:
                 doubt = await self._approvals.ask_about_doubt(call, gate_decision, tries.ticket(gate_decision.digest))
                 if isinstance(doubt, CallOutcome):
                     return self._credit(_direct(doubt, gate_decision), gate_decision, request)
-                if doubt is not None and doubt.state == "happened":
-                    return self._credit(await self._tools.keep(task, doubt), gate_decision, request)
+                if doubt is not None and doubt.word is not None:
+                    return self._credit(await self._tools.keep(task, doubt.word), gate_decision, request)
                 if doubt is None or doubt.state != "approved":
                     return self._credit(outcomes.given_up_outcome(unknown, doubt), gate_decision, request)
                 # The call did not take effect: the same right to run continues under the next ticket.
@@ -304,7 +304,7 @@ class CallLoop:
         return gate_decision
 
     def _run_task(
-        self, call: CallPart, gate_decision: GateDecision, request: ApprovalRequest | None, tries: _Tries
+        self, call: CallPart, gate_decision: GateDecision, request: TurnQuestion | None, tries: _Tries
     ) -> RunTask:
         return RunTask(
             ctx=self._state.ctx_of(call.call),
@@ -326,17 +326,15 @@ class CallLoop:
         # A stopped turn asks no further questions: the call's outcome stays `in_doubt`.
         return reply.outcome if unknown and not self._state.stopped else None
 
-    def _credit(
-        self, outcome: CallOutcome, gate_decision: GateDecision, request: ApprovalRequest | None
-    ) -> CallOutcome:
+    def _credit(self, outcome: CallOutcome, gate_decision: GateDecision, request: TurnQuestion | None) -> CallOutcome:
         credit: dict[str, Any] = {"rule": gate_decision.rule}
         if request is not None:
-            note = " ".join(filter(None, (self._approvals.note(request), outcome.note)))
+            note = " ".join(filter(None, (request.remarks, outcome.note)))
             decided_by = outcome.decided_by or request.decided_by
             credit |= {
                 "approval_id": request.id,
                 "decided_by": decided_by,
-                "edited_by": request.edited_by or self._approvals.editor(request.call),
+                "edited_by": request.edited_by,
                 "note": note,
             }
         return replace(outcome, **credit)

@@ -7,7 +7,6 @@ from typing import Final
 
 from temporalio import workflow
 
-from signoff.approvals.edit_diff import remark_note
 from signoff.contracts import names
 from signoff.contracts.activity_messages import (
     GateDecision,
@@ -154,10 +153,10 @@ class ExternalRunner:
             return reply
 
     def _with_remark(self, task: RunTask, reply: ToolReply) -> ToolReply:
-        remark = remark_note(self._state.book.get(task.approval_id))
-        if reply.used is None or not remark:
+        question = self._state.book.get(task.approval_id)
+        if reply.used is None or question is None or not question.remarks:
             return reply
-        note = "\n".join(filter(None, (reply.used.note, remark)))
+        note = "\n".join(filter(None, (reply.used.note, question.remarks)))
         return replace(reply, used=replace(reply.used, note=note))
 
     async def _is_wished(self, until: datetime) -> bool:

@@ -35,7 +35,7 @@ EDIT: Final[dict[str, Any]] = {
     "retry_policy": RetryPolicy(maximum_attempts=3),
 }
 # Give up early: other decisions queue behind this one, and its author waits for a receipt and can answer again.
-IDENTIFY: Final[dict[str, Any]] = {
+TAKE: Final[dict[str, Any]] = {
     "schedule_to_close_timeout": timedelta(seconds=8),
     "retry_policy": RetryPolicy(maximum_attempts=2),
 }

@@ -8,7 +8,7 @@ from temporalio import exceptions
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
 
 from signoff.contracts.activity_messages import RunOptions
-from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.approval import TurnQuestion
 from signoff.contracts.call import IN_DOUBT_TEXT, CallCode, CallOutcome
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.updates import Updates, merge_updates
@@ -22,7 +22,7 @@ _NEVER_BEGUN = ("not_available", "input_invalid", "too_many_calls")
 _BRIEF = 300
 
 
-def given_up_outcome(unknown: CallOutcome, asked: ApprovalRequest | None) -> CallOutcome:
+def given_up_outcome(unknown: CallOutcome, asked: TurnQuestion | None) -> CallOutcome:
     """The outcome stays unknown, but the call is not retried."""
     if asked is None:
         return unknown

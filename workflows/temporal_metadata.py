@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
 from signoff.contracts import names
-from signoff.contracts.approval import ApprovalRequest, Card, CardRow
+from signoff.contracts.approval import Card, CardRow, TurnQuestion
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.ids import show_code
 from signoff.contracts.message import CallPart
@@ -73,7 +73,7 @@ class TemporalMetadata:
         # Set it even if unchanged: it costs no event. The worker's card and link are used nowhere else in the workflow.
         workflow.set_current_details(details(state.book.all(), settled, cards, link))
 
-    def _card(self, request: ApprovalRequest) -> Card | None:
+    def _card(self, request: TurnQuestion) -> Card | None:
         drawn = (request.id, request.revision)
         if drawn in self._cards:
             return self._cards[drawn]
@@ -101,7 +101,7 @@ def summary(text: str) -> str:
 
 
 def details(
-    requests: Sequence[ApprovalRequest],
+    requests: Sequence[TurnQuestion],
     outcomes: Sequence[CallOutcome],
     cards: Mapping[str, Card],
     link: Callable[[str], str],
@@ -128,12 +128,12 @@ def details(
     return "\n".join(lines)
 
 
-def _describe_waiting(request: ApprovalRequest, card: Card | None, address: str) -> Iterator[str]:
+def _describe_waiting(request: TurnQuestion, card: Card | None, address: str) -> Iterator[str]:
     code = show_code(request.code)
     yield f"**{code}**" + (f": [open the card]({address})" if address else "")
     yield ""
     doubt = "did this happen? " if request.kind == "in_doubt" else ""
-    yield f"- action: {doubt}{_code(request.card.effect if card is None else card.effect)}"
+    yield f"- action: {doubt}{_code(request.effect if card is None else card.effect)}"
     yield f"- who may answer: {', '.join(map(_code, request.approvers))}{_quorum(request)}"
     yield f"- asked {_time(request.opened_at)}, answer by {_time(request.expires_at)}"
     if card is not None and card.note:
@@ -148,7 +148,7 @@ def _describe_waiting(request: ApprovalRequest, card: Card | None, address: str)
     yield f"- the `decide` update or the `approval_response` signal takes {_code(_envelope(request))}"
 
 
-def _quorum(request: ApprovalRequest) -> str:
+def _quorum(request: TurnQuestion) -> str:
     groups = [f"{each.quorum} of {' or '.join(map(_code, each.of))}" for each in request.groups]
     people = [f"{request.quorum} people have to approve"] if request.quorum > 1 else []
     return "".join(f"; {each}" for each in (*people, *groups))
@@ -160,11 +160,11 @@ def _row(row: CardRow) -> str:
     return f"{_code(cut_visible(row.label, DETAIL_CHARS))}: {_code(value)}" if row.name else _code(value)
 
 
-def _describe_answered(request: ApprovalRequest) -> str:
+def _describe_answered(request: TurnQuestion) -> str:
     by = request.decided_name or request.decided_by
     author = f" by {_code(by)}" if by else ""
     when = f", {_time(request.decided_at)}" if request.decided_at else ""
-    return f"- {show_code(request.code)}: {_code(request.card.effect)}: {request.state}{author}{when}"
+    return f"- {show_code(request.code)}: {_code(request.effect)}: {request.state}{author}{when}"
 
 
 def _code(text: str) -> str:
@@ -176,7 +176,7 @@ def _code(text: str) -> str:
     return f"{fence}{space}{line}{space}{fence}"
 
 
-def _envelope(request: ApprovalRequest) -> str:
+def _envelope(request: TurnQuestion) -> str:
     verdict = "happened" if request.kind == "in_doubt" else "approved"
     return json.dumps({"approval_id": request.id, "revision": request.revision, "verdict": verdict})
 

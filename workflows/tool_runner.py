@@ -15,8 +15,8 @@ from signoff.approvals.audit_buffer import fold_facts
 from signoff.approvals.audit_events import facts_of_end
 from signoff.contracts import names
 from signoff.contracts.activity_messages import GateDecision, OutcomeTask, RunOptions, RunTask, ToolReply
-from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome
+from signoff.contracts.decision import Decision
 from signoff.formats.replace import replace
 from signoff.workflows import options, outcomes
 from signoff.workflows.external_runner import ExternalRunner
@@ -74,14 +74,13 @@ class ToolRunner:
                 return ToolReply(again="policy", note=_LATE)
             return await self._begin(task, replace(gate_decision, options=left))
 
-    async def keep(self, task: RunTask, request: ApprovalRequest) -> CallOutcome:
-        """Record in the ticket that the call happened, as decided in `request`.
+    async def keep(self, task: RunTask, word: Decision) -> CallOutcome:
+        """Record in the ticket that the call happened, by `word`.
 
         The ticket outlives the turn's history: a restarted turn finds the outcome there and asks no one again.
         """
-        decision = request.votes[-1].decision
-        happened = happened_outcome(task.call, task.tool, decision)
-        told = replace(self._question(task), happened=decision)
+        happened = happened_outcome(task.call, task.tool, word)
+        told = replace(self._question(task), happened=word)
         try:
             reply = await _became(told, f"Write down that {task.tool} happened")
         except ActivityError:

@@ -8,6 +8,7 @@ from signoff.approvals.approval_book import ApprovalBook
 from signoff.approvals.approval_outcomes import denial_from_request, late_result, repeated_outcome, waiting_outcome
 from signoff.approvals.call_events import untaken_entry
 from signoff.contracts.activity_messages import GateDecision, GateTask, ModelReply, Response, Tally, TurnLimits
+from signoff.contracts.approval import ApprovalRequest, Card, TurnQuestion
 from signoff.contracts.call import CallContext, CallOutcome, Place, RuleReference
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.frozen_model import FrozenModel
@@ -31,6 +32,7 @@ from signoff.contracts.turn import (
 from signoff.formats.replace import replace
 from signoff.workflows.context_updates import ContextUpdates
 
+_SHOWN: Final = TurnQuestion.model_fields.keys() & ApprovalRequest.model_fields.keys()
 _BESIDE: Final = ("structured", "data_update", "context_update", "meta", "updates")
 _LEFT_OUT: Final = Content(inline="[left out: the turn's result would be too large]")
 
@@ -102,6 +104,33 @@ class TurnState:
         )
         view = self.calls.get(call)
         return call if view is not None and view.outcome is None else ""
+
+    def question_of(self, call: CallPart, gate_decision: GateDecision, asked: TurnQuestion) -> TurnQuestion:
+        """Complete a question of the gates with the data that they do not send."""
+        return replace(
+            asked,
+            id=self.approval_id(call.call),
+            call=call.call,
+            tool=call.tool,
+            args=asked.args or call.args,
+            digest=gate_decision.digest,
+            rule=gate_decision.rule,
+        )
+
+    def request_view(self, asked: TurnQuestion) -> ApprovalRequest:
+        """Return the turn's view of a request, for queries. The store has the whole request."""
+        shared = {name: getattr(asked, name) for name in TurnQuestion.model_fields if name in _SHOWN}
+        ctx = self.ctx
+        return ApprovalRequest(
+            **shared,
+            tenant=ctx.tenant,
+            session=ctx.session,
+            turn=ctx.turn,
+            actor=ctx.actor,
+            requester=ctx.user,
+            channel=ctx.channel,
+            card=Card(effect=asked.effect, note=asked.note),
+        )
 
     def begin_batch(self, reply: ModelReply) -> None:
         needed = {completion_of(call) for call in self.waiting}
@@ -319,7 +348,7 @@ class TurnState:
         return replace(view, outcome=waits)
 
     def view(self, started_at: datetime) -> TurnView:
-        requests = {request.call: request for request in self.book.all()}
+        requests = {asked.call: self.request_view(asked) for asked in self.book.all()}
         calls = tuple(replace(v, approval=requests.get(v.call)) for v in self.calls.values())
         return TurnView(
             tenant=self.key.tenant,

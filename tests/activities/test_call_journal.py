@@ -48,7 +48,7 @@ from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions
 from signoff.store.refusal_counts import refusals_since
 from signoff.store.store import Store
-from signoff.testing.questions import answer, keep
+from signoff.testing.questions import answer, keep, number_of
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 FREE = ApprovalPolicy(auto_approve_if="true")
@@ -69,6 +69,7 @@ async def kinds(store: Store) -> list[str]:
 async def gated(deps: Any, *calls: CallPart, **fields: Any) -> GateReply:
     if "edit" in fields:
         await keep(deps.store, fields["edit"])
+        fields["edit"] = await number_of(deps.store, fields["edit"])
     task = GateTask(ctx=pinned(), calls=calls, **fields)
     reply: GateReply = await environment("signoff.gate").run(GateActivity(deps).gate, task)
     return reply

@@ -20,7 +20,6 @@ ENTRY = AuditEntry(stream=TURN.workflow_id, key="k", kind="turn", at=datetime.no
 TASKS = {
     names.MODEL: ModelTask(ctx=pinned(), completion=1, messages=()),
     names.GATE: GateTask(ctx=pinned(), calls=()),
-    names.IDENTIFY: decision(),
     names.RECORD: RecordTask(audit=(ENTRY,)),
     names.ANSWERS: AnswersTask(approval=ApprovalKey(TURN, "c1.1").id, revision=1),
 }
@@ -38,7 +37,7 @@ def test_workflows_other_than_turns_are_rejected(name: str, kind: str) -> None:
     assert problem == "this activity runs only inside a turn"
 
 
-@table("name", names.MODEL, names.GATE, names.IDENTIFY, names.ANSWERS)
+@table("name", names.MODEL, names.GATE, names.ANSWERS)
 def test_turn_may_not_run_activities_for_another_turn(name: str) -> None:
     """Otherwise a turn could look up approvers or judge calls in another turn's name."""
     problem = own_problem(ActivityCaller(names.ACTOR_TURN, "turn/main/s/other", name, "1"), [TASKS[name]])
@@ -47,16 +46,15 @@ def test_turn_may_not_run_activities_for_another_turn(name: str) -> None:
 
 @table(
     "args",
-    [decision(approval_id="other.s.t.c1.1")],
-    [decision(approval_id="main.s.other.c1.1")],
-    [decision(approval_id="nothing")],
-    [AnswersTask(approval="nothing", revision=1)],
+    [AnswersTask(approval="main.s.other.c1.1")],
+    [AnswersTask(approval="nothing")],
+    [AnswersTask(approval=ApprovalKey(TURN, "c1.1").id, raw=decision(approval_id="main.s.other.c1.1"))],
     [{"ctx": {}}],
     [],
     [TASKS[names.MODEL], TASKS[names.MODEL]],
 )
 def test_task_without_a_matching_turn_is_rejected(args: list[Any]) -> None:
-    assert own_problem(ActivityCaller(names.ACTOR_TURN, TURN.workflow_id, names.IDENTIFY, "1"), args) != ""
+    assert own_problem(ActivityCaller(names.ACTOR_TURN, TURN.workflow_id, names.ANSWERS, "1"), args) != ""
 
 
 class Reached(ActivityInboundInterceptor):

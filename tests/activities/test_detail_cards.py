@@ -8,10 +8,9 @@ from turn_fixtures import Ledger, TurnRig, catalog_of, no, pay_tool, query_workf
 
 from signoff.activities.detail_cards import DETAILED_SECRETS, DetailCards
 from signoff.activities.worker_deps import WorkerDeps
-from signoff.contracts.approval import ApprovalRequest, Card
+from signoff.contracts.approval import TurnQuestion
 from signoff.contracts.content import BlobRef, Content
 from signoff.contracts.message import CallPart
-from signoff.contracts.person import Principal
 from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy, ShownArguments
 from signoff.registry.actor import Actor
@@ -68,18 +67,9 @@ async def test_details_of_a_waiting_turn_show_arguments_and_card_link(turn_rig: 
         assert "open the card" not in history
 
 
-def _request(tool: str, args: Content) -> ApprovalRequest:
-    return ApprovalRequest(
-        id="main.s.t.c1.1",
-        code="K7Q2FM",
-        tenant="main",
-        turn="t",
-        call="c1.1",
-        requester=Principal(user="guest", name="Guest"),
-        tool=tool,
-        args=args,
-        digest="d",
-        card=Card(effect="Pay"),
+def _request(tool: str, args: Content) -> TurnQuestion:
+    return TurnQuestion(
+        id="main.s.t.c1.1", code="K7Q2FM", call="c1.1", tool=tool, args=args, question_hash="0" * 64, effect="Pay"
     )
 
 
@@ -130,7 +120,7 @@ async def test_unknown_tool_or_stored_arguments_have_no_rows(store: Store) -> No
 async def test_rows_follow_the_declaration_of_the_tool(store: Store) -> None:
     policy = ApprovalPolicy(show=ShownArguments(only=("amount", "pin")))
     request = _request("pay", Content(inline={"amount": 20, "to": "Ana", "pin": "4711-9"}))
-    request = replace(request, card=Card(effect="Pay with 4711-9"))
+    request = replace(request, effect="Pay with 4711-9")
     card = some(DetailCards(_deps_of([pay_tool(Ledger(), policy, input_schema=SCHEMA)], store)).card(request, []))
     assert (card.tool_title, card.effect) == ("pay", "Pay with [hidden]")
     shown = {row.label: row.value for row in card.rows if row.name}
@@ -166,7 +156,7 @@ def _deps_of(tools: list[Tool], store: Store, address: str = ADDRESS, **more: An
     return WorkerDeps(catalog, store, catalog.people, {}, b"key", public_url=address)
 
 
-def _login_request(note: str) -> ApprovalRequest:
+def _login_request(note: str) -> TurnQuestion:
     return _request("login", Content(inline={"note": note}))
 
 

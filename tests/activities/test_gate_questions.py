@@ -27,7 +27,7 @@ from signoff.activities.run_rules import is_of
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.approval_outcomes import HAPPENED_NOTE
 from signoff.approvals.digest import digest_mark, doubt_digest, question_hash
-from signoff.approvals.question_reference import reference_from_request
+from signoff.approvals.turn_question import turn_question
 from signoff.contracts.activity_messages import GateDecision, GateTask
 from signoff.contracts.call import IN_DOUBT_RULE, IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content, Remark
@@ -45,7 +45,7 @@ from signoff.store.content_store import load
 from signoff.store.freezes import Freezes
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
-from signoff.testing.questions import answer, keep
+from signoff.testing.questions import answer, keep, number_of
 
 LEDGER = Ledger()
 FORGED = "the gateway did not sign this request or requester"
@@ -57,6 +57,7 @@ async def gate_decision(
     part = CallPart(call=call, tool=tool, args=Content(inline=args))
     if "edit" in fields:
         await keep(deps.store, fields["edit"])
+        fields["edit"] = await number_of(deps.store, fields["edit"])
     task = GateTask(**{"ctx": pinned(), "calls": (part,)} | fields)
     reply = await environment("signoff.gate", is_local=True).run(GateActivity(deps).gate, task)
     return reply.gate_decisions[0]
@@ -136,10 +137,9 @@ async def test_edit_always_needs_approval(store: Store) -> None:
 
 @table(
     ("change", "why"),
-    ({"edited_args": {"amount": 2}}, "these are not the arguments that were signed for; try again"),
-    ({"approval_id": "main.s.t.c1.2"}, "this was asked again; open it again"),
+    ({"edited_args": None}, "another answer or the deadline settled this; open it again"),
     ({"question_hash": "0" * 64}, "this was asked again; open it again"),
-    ({"revision": 7}, "this was asked again; open it again"),
+    ({"revision": 7}, "another answer or the deadline settled this; open it again"),
     ({"key_id": "k"}, "the signature of this change does not hold"),
 )
 async def test_edit_that_does_not_match_the_question_is_rejected(store: Store, change: Any, why: str) -> None:
@@ -327,7 +327,7 @@ async def test_in_doubt_question_copies_the_fields_of_the_call(store: Store) -> 
         allow_remember=False,
         **{name: getattr(request, name) for name in moments},
     )
-    result = reference_from_request(changed, CallPart(call="c1.1", tool="pay", args=changed.args))
+    result = turn_question(changed, CallPart(call="c1.1", tool="pay", args=changed.args))
     expected = GateDecision(
         call="c1.1", kind="ask", digest=digest, rule=IN_DOUBT_RULE, request=changed, question=result
     )

@@ -26,14 +26,14 @@ from tables import table
 from turn_fixtures import GUEST, Ledger, pay_tool
 
 from signoff.activities import grant_use
+from signoff.activities.answers_activity import AnswersActivity
 from signoff.activities.gate_activity import GateActivity, settled_outcome
 from signoff.activities.grant_use import GrantUse, by_grant, frozen_decision
-from signoff.activities.identify_activity import IdentifyActivity
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.audit_events import admin_stream, fingerprint
 from signoff.approvals.grant_rules import exact_digest, grant_id
 from signoff.audit.log import AuditLog
-from signoff.contracts.activity_messages import Authority, GateDecision, GateTask, Tally
+from signoff.contracts.activity_messages import AnswersReply, AnswersTask, Authority, GateDecision, GateTask, Tally
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import DEFAULT_DENIAL, REQUIRES_APPROVAL, CallOutcome, RuleReference, ToolDenied
 from signoff.contracts.content import Content
@@ -106,7 +106,7 @@ async def question(deps: WorkerDeps) -> ApprovalRequest:
     return request_of((await ruled(deps, turn=TURN.turn)).request)
 
 
-async def denied(deps: WorkerDeps, request: ApprovalRequest, **fields: Any) -> Authority:
+async def denied(deps: WorkerDeps, request: ApprovalRequest, **fields: Any) -> AnswersReply:
     given = {"verdict": "denied", "assurance": "session", "received_at": ASKED, **fields}
     signs = given.pop("signed", True)
     said_so = about(request, **given)
@@ -116,7 +116,8 @@ async def denied(deps: WorkerDeps, request: ApprovalRequest, **fields: Any) -> A
         if rows is not None and not rows.answers:
             found = Authority(allowed=True, subject="approver", assurance="session", received_at=ASKED)
             await answer(deps.store, said_so, authority=found)
-    return await environment("signoff.identify", is_local=True).run(IdentifyActivity(deps).identify, said_so)
+    task = AnswersTask(approval=request.id, revision=request.revision, raw=said_so)
+    return await environment("signoff.answers", is_local=True).run(AnswersActivity(deps).read_answers, task)
 
 
 async def given(deps: WorkerDeps, tool: Tool, turn: str, wish: GrantRequest, **fields: Any) -> str:
@@ -204,7 +205,7 @@ async def test_denial_stores_one_grant_with_all_requested_fields(store: Store, w
     request = await question(deps)
     for _ in range(2):
         found = await denied(deps, request, remember=wish, reason="too expensive")
-        assert (found.allowed, found.subject, found.received_at) == (True, "approver", ASKED)
+        assert (some(found.receipt).status, found.settlement.decided_by) == ("accepted", "approver")
     (grant,) = await kept(store)
     assert grant == expected(tool, deps, "denied", wish, reason="too expensive", created_at=grant.created_at)
     await recorded(store, grant, wish)
@@ -212,7 +213,7 @@ async def test_denial_stores_one_grant_with_all_requested_fields(store: Store, w
 
 async def test_denial_without_a_grant_request_stores_no_grant(store: Store) -> None:
     deps = deps_with(store, asking(Ledger()))
-    assert (await denied(deps, await question(deps))).allowed
+    assert some((await denied(deps, await question(deps))).receipt).status == "accepted"
     assert (await kept(store), (await ruled(deps)).kind) == ([], "ask")
 
 
@@ -300,9 +301,9 @@ async def test_answer_that_bypassed_the_gateway_gives_no_grant(store: Store) -> 
     deps = deps_with(store, tool, people=APPROVERS, profile="production")
     why = "`remember`: only an answer given through the gateway is remembered"
     found = await denied(deps, request, remember=WISHES[0], signed=False)
-    assert (found.allowed, found.code, some(found.receipt).message) == (False, "malformed", why)
+    assert (some(found.receipt).code, some(found.receipt).message) == ("malformed", why)
     assert await kept(store) == []
-    assert (await denied(deps, request, remember=WISHES[0])).allowed
+    assert some((await denied(deps, request, remember=WISHES[0])).receipt).status == "accepted"
     assert len(await kept(store)) == 1
 
 

@@ -13,6 +13,7 @@ from documents import ROOT, shell_lines
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from polling import pauses
+from raw_turns import RawTurnClient
 from tables import table
 from turn_fixtures import PATIENCE, Ledger, TurnRig, catalog_of, no, pay_tool
 
@@ -28,7 +29,6 @@ from signoff.contracts.errors import ConfigError, ModelRefused, ModelUnavailable
 from signoff.contracts.message import CallPart, Message, ResultPart, TextPart, user_message
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import TurnInput
-from signoff.engine.turn_client import TurnClient
 from signoff.keys.secrets import SecretProvider
 from signoff.registry.actor import Actor
 from signoff.registry.gates.call_parts import call_parts
@@ -275,7 +275,7 @@ async def test_complete_turn_runs_over_a_real_provider(monkeypatch: pytest.Monke
             catalog, turn_rig.store, catalog.people, drivers, await turn_rig.store.secret_key("card-mark")
         )
         async with build_worker(turn_rig.client, deps, task_queue=turn_rig.task_queue):
-            signoff = TurnClient(turn_rig.client, task_queue=turn_rig.task_queue, patience=PATIENCE)
+            signoff = RawTurnClient(turn_rig.client, task_queue=turn_rig.task_queue, patience=PATIENCE)
             key = await signoff.start_turn(
                 TurnInput(
                     engine=names.ENGINE,
@@ -350,7 +350,7 @@ async def test_turn_whose_model_repeats_a_call_id_completes(turn_rig: TurnRig, m
             catalog, turn_rig.store, catalog.people, drivers, await turn_rig.store.secret_key("card-mark")
         )
         async with build_worker(turn_rig.client, deps, task_queue=turn_rig.task_queue):
-            signoff = TurnClient(turn_rig.client, task_queue=turn_rig.task_queue, patience=PATIENCE)
+            signoff = RawTurnClient(turn_rig.client, task_queue=turn_rig.task_queue, patience=PATIENCE)
             key = await signoff.start_turn(
                 TurnInput(
                     engine=names.ENGINE,

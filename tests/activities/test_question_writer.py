@@ -28,7 +28,7 @@ from signoff.store.questions.answers import Answers
 from signoff.store.store import Store
 from signoff.store.vouched_people import vouched_writer
 from signoff.testing.builders import a_person
-from signoff.testing.questions import answer, keep
+from signoff.testing.questions import answer, keep, number_of
 
 NOW = datetime.now(UTC)
 SIGNER = Signer(PrivateKeys(keys=(new_key(NOW - timedelta(days=1)),)))
@@ -71,7 +71,8 @@ async def edit_of(deps: WorkerDeps, decision: Decision, **fields: Any) -> Edit |
     if not decision.signature:
         await keep(deps.store, decision)
     tool = deps.catalog.tool_view(pinned()).tool("pay")
-    return await QuestionWriter(deps).edit(task_of(**fields), decision, tool)
+    number = await number_of(deps.store, decision)
+    return await QuestionWriter(deps).edit(task_of(edit=number, **fields), tool)
 
 
 async def after(deps: WorkerDeps, edit: Edit | str, **fields: Any) -> ApprovalRequest:

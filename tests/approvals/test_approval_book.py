@@ -1,112 +1,258 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from some import some
 from tables import table
 
 from signoff.approvals import deadlines
-from signoff.approvals.approval_book import ApprovalBook, read_decision
-from signoff.contracts.activity_messages import Authority
-from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.decision import Decision
+from signoff.approvals.approval_book import ApprovalBook, malformed_receipt
+from signoff.contracts.activity_messages import AnswersReply, Wake
+from signoff.contracts.approval import ApprovalState, Settlement, TurnQuestion
 from signoff.contracts.limits import REFUSALS_KEPT
 from signoff.contracts.receipt import Receipt
-from signoff.formats.replace import replace
-from signoff.testing import a_request
+from signoff.testing import a_decision
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
-IDS = ("main.s.t.c1.1", "main.s.t.c1.2")
-PEOPLE = ("ana", "ben", "eve")
-
-
-def question(approval_id: str, revision: int = 1, quorum: int = 1) -> ApprovalRequest:
-    about = {"id": approval_id, "call": approval_id.split("t.", 1)[1], "digest": f"digest-{approval_id}"}
-    return a_request(**about, session="", revision=revision, quorum=quorum, timeout=3600.0)
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LATER = NOW + timedelta(minutes=5)
+ID, OTHER = "main.s.t.c1.1", "main.s.t.c1.2"
+HOUR = timedelta(hours=1)
+UNKNOWN = Receipt(status="refused", code="unknown", approval_id="x.y", message="no such request in this turn")
+YES = Settlement(state="approved", decided_by="ana", decided_name="Ana", decided_at=LATER, reason="fine")
 
 
-def authority(person: str) -> Authority:
-    allowed = person != "eve"
-    return Authority(allowed=allowed, code="" if allowed else "not_allowed", subject=person, name=person)
+def question(approval_id: str = ID, revision: int = 1, **fields: Any) -> TurnQuestion:
+    given: dict[str, Any] = {
+        "id": approval_id,
+        "call": approval_id.split("t.", 1)[1],
+        "tool": "pay",
+        "revision": revision,
+        "question_hash": f"h{revision}",
+        "effect": "Pay 5",
+        "timeout": 3600.0,
+        "opened_at": NOW,
+    }
+    return TurnQuestion(**given | fields)
+
+
+def book(**fields: Any) -> ApprovalBook:
+    made = ApprovalBook()
+    made.open(question(**fields))
+    return made
+
+
+def wake(number: int = 1, revision: int = 1, approval_id: str = ID) -> Wake:
+    return Wake(approval_id=approval_id, revision=revision, number=number)
+
+
+def reply(seen: int = 1, settlement: Settlement = YES, **fields: Any) -> AnswersReply:
+    return AnswersReply(seen=seen, settlement=settlement, **fields)
+
+
+def test_book_lists_all_and_pending_questions() -> None:
+    both = book()
+    second = both.open(question(OTHER, opened_at=LATER))
+    first = some(both.get(ID))
+    assert (first.expires_at, second.expires_at, both.get(OTHER)) == (NOW + HOUR, LATER + HOUR, second)
+    assert both.all() == both.pending() == (first, second)
+    assert both.waits(ID)
+    both.apply_due_event(ID, some(deadlines.next_event(first)), LATER)
+    assert both.pending() == (second,)
+    assert [each.state for each in both.all()] == ["timed_out", "pending"]
+    assert not both.waits(ID)
+    assert not both.waits("x.y")
+    assert both.get("x.y") is None
+
+
+def test_later_revision_replaces_the_earlier_one() -> None:
+    made = book()
+    made.open(question(revision=2, opened_at=LATER))
+    assert [(each.revision, each.opened_at) for each in made.all()] == [(2, LATER)]
+
+
+def test_state_comes_from_the_store() -> None:
+    made = book()
+    made.take(question(), reply(edited_by="bo", remarks="fine"), LATER)
+    taken = some(made.get(ID))
+    assert (taken.state, taken.decided_by, taken.reason) == ("approved", "ana", "fine")
+    assert (taken.edited_by, taken.remarks) == ("bo", "fine")
+    assert [(each.kind, each.data["state"]) for each in made.unwritten.take()] == [("ending", "approved")]
+
+
+def test_question_that_the_turn_has_ended_keeps_its_state() -> None:
+    made = book()
+    made.cancel(ID, "guest", "enough", NOW)
+    made.take(question(), reply(), LATER)
+    assert some(made.get(ID)).state == "cancelled"
+
+
+def test_state_of_an_earlier_revision_changes_nothing() -> None:
+    made = book()
+    made.open(question(revision=2))
+    made.take(question(), reply(), LATER)
+    assert some(made.get(ID)).state == "pending"
+
+
+def test_older_state_than_a_known_one_changes_nothing() -> None:
+    made = book()
+    made.take(question(), reply(2, Settlement()), NOW)
+    made.take(question(), reply(1), LATER)
+    assert some(made.get(ID)).state == "pending"
+
+
+def test_wake_for_a_new_answer_needs_a_look() -> None:
+    made = book()
+    assert made.known_reply(wake()) is None
+    made.take(question(), reply(1, Settlement()), NOW)
+    assert some(made.known_reply(wake())).status == "accepted"
+    assert made.known_reply(wake(2)) is None
+
+
+def test_wake_for_an_answer_that_the_turn_never_read_is_refused() -> None:
+    made = book()
+    assert some(made.known_reply(wake(approval_id="x.y"))) == UNKNOWN
+    assert some(made.known_reply(wake(revision=2))).code == "stale"
+    made.cancel(ID, "guest", "", NOW)
+    assert some(made.known_reply(wake())).code == "cancelled"
+
+
+def test_repeated_wake_of_an_earlier_revision_is_accepted() -> None:
+    made = book()
+    made.take(question(), reply(1), NOW)
+    made.lapse(ID, NOW)
+    made.open(question(revision=2))
+    assert some(made.known_reply(wake())).status == "accepted"
+    assert some(made.known_reply(wake(2))).code == "stale"
+
+
+def test_refused_edit_keeps_its_receipt() -> None:
+    made = book()
+    refused = Receipt(status="refused", code="not_allowed", approval_id=ID)
+    made.refuse_edit(ID, 1, refused)
+    made.take(question(), reply(1, Settlement()), NOW)
+    assert made.known_reply(wake()) == refused
+    assert made.refused_edits(ID) == (1,)
+    assert made.refused_edits(OTHER) == ()
+
+
+def test_edit_without_an_answer_of_the_gates_is_judged_again() -> None:
+    made = book()
+    made.put_off_edit(ID, 1)
+    made.take(question(), reply(1, Settlement()), NOW)
+    assert made.known_reply(wake()) is None
+    made.open(question(revision=2))
+    assert some(made.known_reply(wake())).status == "accepted"
+
+
+def test_withdrawal_is_accepted_once() -> None:
+    made = book()
+    done = made.cancel(ID, "guest", "enough", LATER)
+    assert done == Receipt(
+        status="accepted", approval_id=ID, state="cancelled", decided_by="guest", decided_at=LATER, reason="enough"
+    )
+    assert made.refused == 0
+    late = made.cancel(ID, "guest", "", LATER)
+    assert (late.status, late.code, late.reason) == ("refused", "cancelled", "enough")
+    assert list(made.refusals) == [late]
+    assert made.cancel("x.y", "guest", "", NOW) == UNKNOWN
+
+
+def test_lapsed_approval_is_reported_as_stale() -> None:
+    made = book()
+    made.take(question(), reply(), NOW)
+    assert made.receipt(ID).code == "already_decided"
+    made.lapse(ID, NOW)
+    assert (made.receipt(ID).code, made.receipt(ID).decided_by) == ("stale", "ana")
+    assert made.receipt("x.y") == UNKNOWN
+
+
+@table(
+    ("fields", "code"),
+    ({"approval_id": "x.y"}, "unknown"),
+    ({"revision": 2}, "stale"),
+    ({"question_hash": "other"}, "stale"),
+    ({"verdict": "withdrawn"}, "malformed"),
+)
+def test_raw_answer_to_another_question_needs_no_look(fields: dict[str, Any], code: str) -> None:
+    assert some(book().untakable(a_decision(**fields))).code == code
+
+
+def test_raw_answer_to_a_pending_question_needs_a_look() -> None:
+    made = book()
+    assert made.untakable(a_decision()) is None
+    made.take(question(), reply(), LATER)
+    assert some(made.untakable(a_decision())).code == "already_decided"
+
+
+def test_repeated_raw_answer_gets_its_receipt_again() -> None:
+    made, posted = book(), a_decision(delivery_id="d1")
+    accepted = Receipt(status="accepted", approval_id=ID)
+    made.keep_receipt(posted, accepted)
+    made.keep_receipt(a_decision(delivery_id=""), accepted)
+    assert some(made.untakable(posted)).code == "duplicate"
+    assert made.untakable(a_decision(delivery_id="d2")) is None
+    assert made.untakable(a_decision(delivery_id="")) is None
+
+
+def test_fifty_refusals_are_kept_and_all_are_counted() -> None:
+    made = ApprovalBook()
+    assert (made.refused, list(made.refusals), made.all()) == (0, [], ())
+    for number in range(REFUSALS_KEPT + 2):
+        found = malformed_receipt(str(number))
+        assert made.reject(found) is found
+    assert made.refused == REFUSALS_KEPT + 2
+    assert [each.message for each in made.refusals] == [str(n) for n in range(2, REFUSALS_KEPT + 2)]
 
 
 class BookMachine(RuleBasedStateMachine):
+    """A store adds answers in order. Wakes arrive late, twice, or never, and looks in between."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.book = ApprovalBook()
-        self.now = START
-        self.ended: dict[str, str] = {}
-        self.approvals: dict[str, set[str]] = {approval_id: set() for approval_id in IDS}
-        self.delivered: dict[str, Receipt] = {}
-        self.book.open(deadlines.open_request(question(IDS[0]), self.now), self.now)
-        self.book.open(deadlines.open_request(question(IDS[1], quorum=2), self.now), self.now)
+        self.book = book()
+        self.stored: list[ApprovalState] = []
+        self.revision, self.ended, self.read = 1, "", 0
 
-    def open_until(self, approval_id: str) -> bool:
-        return approval_id not in self.ended and self.now <= START + timedelta(hours=1)
+    def state(self) -> ApprovalState:
+        return next((each for each in self.stored if each != "pending"), "pending")
 
-    @rule(
-        approval_id=st.sampled_from((*IDS, "main.s.t.c9.9")),
-        person=st.sampled_from(PEOPLE),
-        verdict=st.sampled_from(("approved", "denied")),
-        revision=st.sampled_from((1, 1, 1, 2)),
-        delivery=st.sampled_from(("", "d1", "d2", "d3")),
-    )
-    def answer(self, approval_id: str, person: str, verdict: str, revision: int, delivery: str) -> None:
-        decision = Decision(
-            approval_id=approval_id, revision=revision, verdict=verdict, subject=person, delivery_id=delivery
-        )  # type: ignore[arg-type]
-        key = f"{delivery}:{approval_id}:{revision}"
-        receipt = self.book.precheck(decision, self.now) or self.book.settle(decision, authority(person), self.now)
-        if delivery and key in self.delivered:
-            assert receipt == replace(self.delivered[key], code="duplicate")
-            return
-        counts = approval_id in IDS and revision == 1 and person != "eve" and self.open_until(approval_id)
-        assert (receipt.status in ("accepted", "counted")) == counts, receipt
-        if not counts:
-            return
-        if delivery:
-            self.delivered[key] = receipt
-        self.count(approval_id, person, verdict)
-        assert (receipt.status == "accepted") == (approval_id in self.ended)
+    @rule(verdict=st.sampled_from(("pending", "pending", "approved", "denied")))
+    def answer(self, verdict: ApprovalState) -> None:
+        if self.state() == "pending":
+            self.stored.append(verdict)
 
-    def count(self, approval_id: str, person: str, verdict: str) -> None:
-        if verdict == "denied":
-            self.ended[approval_id] = "denied"
-            return
-        self.approvals[approval_id].add(person)
-        if len(self.approvals[approval_id]) >= (1 if approval_id == IDS[0] else 2):
-            self.ended[approval_id] = "approved"
+    @rule(number=st.integers(1, 4), revision=st.sampled_from((0, 0, 0, 1)))
+    def wake(self, number: int, revision: int) -> None:
+        receipt = self.book.known_reply(wake(number, self.revision + revision))
+        if revision:
+            assert some(receipt).code == "stale"
+        elif number <= self.read:
+            assert some(receipt).status == "accepted"
+        elif self.ended:
+            assert some(receipt).status == "refused"
+        else:
+            assert receipt is None
 
-    @rule(minutes=st.integers(1, 40))
-    def time_passes(self, minutes: int) -> None:
-        self.now += timedelta(minutes=minutes)
+    @rule(behind=st.sampled_from((0, 0, 0, 1)))
+    def look(self, behind: int) -> None:
+        known = self.stored[: len(self.stored) - behind]
+        state = next((each for each in known if each != "pending"), "pending")
+        before = self.read
+        self.book.take(question(revision=self.revision), reply(len(known), Settlement(state=state)), NOW)
+        if not self.ended and len(known) >= before:
+            self.read, self.ended = len(known), "" if state == "pending" else state
 
-    @rule(approval_id=st.sampled_from(IDS))
-    def deadline(self, approval_id: str) -> None:
-        if self.now > START + timedelta(hours=1):
-            request = self.book.get(approval_id)
-            happening = deadlines.next_event(request) if request is not None else None
-            if happening is not None:
-                self.book.apply_due_event(approval_id, happening, self.now)
-            self.ended.setdefault(approval_id, "timed_out")
-
-    @rule(approval_id=st.sampled_from(IDS))
-    def withdraw(self, approval_id: str) -> None:
-        receipt = self.book.cancel(approval_id, "guest", "", self.now)
-        assert (receipt.status == "accepted") == (approval_id not in self.ended)
-        self.ended.setdefault(approval_id, "cancelled")
+    @rule()
+    def cancel(self) -> None:
+        accepted = self.book.cancel(ID, "", "", NOW).status == "accepted"
+        assert accepted == (not self.ended)
+        self.ended = self.ended or "cancelled"
 
     @invariant()
-    def states_agree(self) -> None:
-        for approval_id in IDS:
-            request = self.book.get(approval_id)
-            assert request is not None
-            assert request.state == self.ended.get(approval_id, "pending")
-            if request.state == "approved":
-                people = {vote.subject for vote in request.votes if vote.verdict == "approved"}
-                assert len(people) >= request.quorum
-                assert "eve" not in people
+    def state_is_the_store_state_or_the_turns_own_end(self) -> None:
+        assert some(self.book.get(ID)).state == (self.ended or "pending")
+        assert self.ended in ("", "cancelled", self.state())
 
     @invariant()
     def refusals_are_bounded(self) -> None:
@@ -114,33 +260,3 @@ class BookMachine(RuleBasedStateMachine):
 
 
 TestBook = BookMachine.TestCase
-
-
-@table("verdict", "", None, "yes", "APPROVED", "approve", 1, True, ["approved"], {"a": 1})
-def test_unknown_verdict_is_never_an_approval(verdict: Any) -> None:
-    receipt = read_decision([{"approval_id": IDS[0], "verdict": verdict}])
-    assert isinstance(receipt, Receipt)
-    assert receipt.code == "malformed"
-    assert "verdict" in receipt.message
-
-
-def test_smallest_decision_needs_two_fields() -> None:
-    decision = read_decision([{"approval_id": IDS[0], "verdict": "denied"}])
-    assert isinstance(decision, Decision)
-    assert (decision.assurance, decision.subject, decision.revision) == ("none", "", None)
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda v: st.lists(v) | st.dictionaries(st.text(), v),
-)
-
-
-@given(st.lists(json_values, max_size=2))
-def test_any_envelope_is_read_without_an_exception(envelopes: list[Any]) -> None:
-    assert isinstance(read_decision(envelopes), Decision | Receipt)
-
-
-@given(st.dictionaries(st.sampled_from([*Decision.model_fields]), json_values))
-def test_any_field_value_is_read_without_an_exception(body: dict[str, Any]) -> None:
-    assert isinstance(read_decision([body]), Decision | Receipt)

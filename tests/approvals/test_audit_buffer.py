@@ -8,23 +8,28 @@ from signoff.approvals import deadlines
 from signoff.approvals.approval_book import ApprovalBook
 from signoff.approvals.audit_buffer import ENTRIES_KEPT, AuditBuffer, KnownFacts, fold_facts, unfold_facts, whole_facts
 from signoff.approvals.audit_events import ended_entry
-from signoff.contracts.activity_messages import Authority
+from signoff.contracts.activity_messages import AnswersReply, Authority
+from signoff.contracts.approval import Settlement, TurnQuestion
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
+from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.formats.replace import replace
-from signoff.testing import a_decision, a_request
+from signoff.testing import a_decision
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ID = "main.s.t.c1.1"
 MINUTE = timedelta(minutes=1)
-ANA = Authority(allowed=True, subject="ana", assurance="session")
+
+
+QUESTION = TurnQuestion(id=ID, call="c1.1", tool="pay", question_hash="h", effect="Pay", digest="d" * 64, opened_at=NOW)
+YES = AnswersReply(seen=1, settlement=Settlement(state="approved", decided_by="ana"))
 
 
 def book(**fields: Any) -> ApprovalBook:
     made = ApprovalBook()
-    made.open(a_request(opened=NOW, **{"digest": "d" * 64, "args": Content(inline={"to": "Lisbon"})} | fields), NOW)
+    made.open(replace(QUESTION, args=Content(inline={"to": "Lisbon"}), **fields))
     return made
 
 
@@ -32,51 +37,36 @@ def answer(**fields: Any) -> Decision:
     return a_decision(**{"revision": None, "delivery_id": "d1"} | fields)
 
 
+def refused(made: ApprovalBook, decision: Decision, code: ReceiptCode, author: Authority | None = None) -> None:
+    made.record_refusal(decision, Receipt(status="refused", code=code, approval_id=decision.approval_id), NOW, author)
+
+
 def summary(made: ApprovalBook) -> list[tuple[str, str, str]]:
     taken = made.unwritten.take()
     return [(each.kind, str(each.data.get("status") or each.data.get("state")), each.subject) for each in taken]
 
 
-def test_decision_and_its_end_are_kept_in_order() -> None:
+def test_end_is_kept_and_a_stored_answer_is_not() -> None:
     made = book()
-    made.settle(answer(subject="ana@x"), ANA, NOW)
-    assert summary(made) == [("attempt", "accepted", "ana"), ("ending", "approved", "ana")]
+    made.take(QUESTION, YES, NOW)
+    assert summary(made) == [("ending", "approved", "ana")]
     assert summary(made) == []
     made.lapse(ID, NOW)
     assert summary(made) == [("ending", "lapsed", "ana")]
 
 
-def test_every_kind_of_refused_attempt_is_kept() -> None:
+def test_refused_raw_answer_is_kept_with_its_author() -> None:
     made = book()
-    made.precheck(answer(approval_id="main.s.t.c9.9"), NOW)
-    made.precheck(answer(revision=7), NOW)
-    made.settle(answer(), Authority(allowed=False, code="not_allowed", subject="eve"), NOW)
-    made.examine(answer(delivery_id="d2"), Authority(allowed=False, code="assurance"), NOW)
-    made.settle(answer(delivery_id="d3"), ANA, NOW)
-    made.precheck(answer(delivery_id="d3"), NOW)
-    made.precheck(answer(delivery_id="d4"), NOW)
-    taken = made.unwritten.take()
-    assert [each.data.get("receipt") for each in taken if each.kind == "attempt"] == [
-        "unknown", "stale", "not_allowed", "assurance", None, "duplicate", "already_decided",
-    ]  # fmt: skip
-    assert {each.stream for each in taken} == {""}
-
-
-def test_identified_person_is_named_in_every_attempt() -> None:
-    made, unknown = book(quorum=2), "main.s.t.c9.9"
     eve = Authority(allowed=False, code="not_allowed", subject="eve", assurance="channel")
-    made.examine(answer(approval_id=unknown, subject="claimed"), eve, NOW)
-    made.settle(answer(approval_id=unknown, subject="claimed", delivery_id="d2"), eve, NOW)
-    made.examine(answer(subject="claimed"), eve, NOW)
-    made.settle(answer(subject="claimed"), ANA, NOW)
-    made.settle(answer(subject="claimed"), ANA, NOW + MINUTE)
-    attempts = made.unwritten.take()
-    assert [(each.data.get("receipt", ""), each.subject) for each in attempts] == [
-        ("unknown", "eve"), ("unknown", "eve"), ("not_allowed", "eve"), ("", "ana"), ("duplicate", "ana"),
-    ]  # fmt: skip
-    made.examine(answer(subject="claimed"), ANA, NOW + MINUTE)
-    (again,) = made.unwritten.take()
-    assert (again.data["receipt"], again.subject, again.data["assurance"]) == ("duplicate", "ana", "session")
+    refused(made, answer(approval_id="main.s.t.c9.9"), "unknown")
+    refused(made, answer(subject="claimed"), "not_allowed", eve)
+    taken = made.unwritten.take()
+    assert [(each.kind, each.data["receipt"], each.subject) for each in taken] == [
+        ("attempt", "unknown", ""),
+        ("attempt", "not_allowed", "eve"),
+    ]
+    assert {each.stream for each in taken} == {""}
+    assert made.refused == 2
 
 
 def test_timer_events_are_kept_and_the_last_is_the_end() -> None:
@@ -94,10 +84,10 @@ def test_timer_events_are_kept_and_the_last_is_the_end() -> None:
 
 def test_request_with_a_new_revision_has_no_end_entry() -> None:
     made = book()
-    made.settle(answer(), ANA, NOW)
-    lapsed = made.lapse(ID, NOW)
+    made.take(QUESTION, YES, NOW)
+    made.lapse(ID, NOW)
     made.unwritten.take()
-    made.open(replace(lapsed, revision=2), NOW)
+    made.open(replace(QUESTION, revision=2))
     assert summary(made) == []
 
 
@@ -108,9 +98,9 @@ def test_cancelled_request_has_an_end_entry() -> None:
 
 
 def test_entries_contain_no_arguments_and_truncate_long_text() -> None:
-    made = book(edit="approve")
-    made.examine(answer(edited_args={"to": "Lisbon"}), Authority(allowed=False, code="not_allowed"), NOW)
-    made.precheck(answer(approval_id="x" * 60_000, subject="y" * 60_000, delivery_id="z" * 60_000), NOW)
+    made = book()
+    refused(made, answer(edited_args={"to": "Lisbon"}), "not_allowed", Authority(allowed=False))
+    refused(made, answer(approval_id="x" * 60_000, subject="y" * 60_000, delivery_id="z" * 60_000), "unknown")
     for each in made.unwritten.take():
         assert "Lisbon" not in each.model_dump_json()
         assert len(each.model_dump_json()) < 4_000
@@ -173,14 +163,6 @@ def test_unwritten_entries_return_to_the_front() -> None:
     seen.add(entry(2))
     seen.give_back(taken)
     assert [each.key for each in seen.take()] == ["k1", "k2"]
-
-
-def test_stored_answer_is_not_signed_again() -> None:
-    for received, signature in ((NOW, ""), (None, "c2ln")):
-        made = book()
-        made.settle(answer(signature="c2ln", key_id="k"), replace(ANA, received_at=received), NOW)
-        attempt = made.unwritten.take()[0]
-        assert (attempt.kind, attempt.data.get("signature", "")) == ("attempt", signature)
 
 
 def test_facts_about_an_approval_contain_only_its_call() -> None:

@@ -581,16 +581,6 @@ BARE_FACTS: dict[str, Any] = {
         id="the gateway knows them itself, and says nothing of signatures",
     ),
     pytest.param(
-        lambda: audit_events.attempt_entry(
-            ANSWER, COUNTED, AT, Authority(allowed=True, subject="ana", assurance="mfa"), stored=True
-        ),
-        entry(
-            "attempt", ATTEMPT_KEY, "ana",
-            **{name: fact for name, fact in ATTEMPT.items() if name not in (*PROOF, "key_id")},
-        ),
-        id="it lies in the store: its words and its proof are told by who wrote it there",
-    ),
-    pytest.param(
         lambda: audit_events.attempt_entry(replace(BARE, delivery_id="d8"), NOT_EDITABLE, AT),
         entry(
             "attempt", f"attempt/d8/{CALL}/1/refused/not_allowed", "",

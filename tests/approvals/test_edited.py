@@ -2,18 +2,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from answering import AnswerList
 from tables import table
 
-from signoff.approvals import deadlines, machine
-from signoff.approvals.approval_book import ApprovalBook
-from signoff.approvals.digest import call_digest
+from signoff.approvals.digest import call_digest, question_hash
+from signoff.approvals.request_state import pending_edits
 from signoff.contracts.activity_messages import Authority
-from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Vote
+from signoff.contracts.approval import ApprovalRequest, Card, CardRow
 from signoff.contracts.call import RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Principal
-from signoff.contracts.receipt import Receipt
 from signoff.formats.replace import replace
 from signoff.testing import a_decision, a_request
 
@@ -63,107 +62,83 @@ def question(amount: int, **fields: Any) -> ApprovalRequest:
 
 
 def asked(**fields: Any) -> ApprovalRequest:
-    given = {"card": card(420, agent_says="it is urgent", mark="m1"), "opened_at": NOW, "question_hash": "h1"}
-    return question(420, **given | {"expires_at": NOW + timedelta(hours=1)} | fields)
+    return question(420, **{"card": card(420), "opened_at": NOW} | fields)
 
 
-def edit(**fields: Any) -> Decision:
-    given = {"edited_args": {"amount": 380}, "question_hash": "h1", "channel": "web", "reason": "as agreed"}
-    return a_decision(**given | fields)
+def edit(asks: ApprovalRequest, **fields: Any) -> Decision:
+    given = {"edited_args": {"amount": 380}, "question_hash": question_hash(asks), "channel": "web"}
+    return a_decision(**given | {"reason": "as agreed"} | fields)
 
 
 def changed(**fields: Any) -> ApprovalRequest:
-    given = {"revision": 2, "edit_of": 1, "card": card(380, mark="m2"), "question_hash": "h2"}
-    return deadlines.open_request(question(380, **given | fields), LATER)
+    return question(380, **{"revision": 2, "edit_of": 1, "card": card(380), "opened_at": LATER} | fields)
 
 
-def test_edit_makes_the_next_revision_from_the_gates_question() -> None:
-    ben = Vote(subject="ben", verdict="approved", at=NOW, decision=Decision(approval_id=ID, verdict="approved"))
-    asks = changed(rule=RuleReference(kind="global", name="any"), policy_hash="p2", quorum=3, remind_after=600.0)
-    after, receipt = machine.apply_edit(asked(votes=(ben,), reminded=1), edit(), ANA, asks, LATER)
-    vote = Vote(
-        subject="ana",
-        name="Ana",
-        verdict="approved",
-        reason="as agreed",
-        channel="web",
-        assurance="session",
-        at=LATER,
-        decision=edit(subject="ana"),
-    )
-    assert after == replace(
-        asks,
-        card=card(380, agent_says="it is urgent", mark="m2"),
-        edited_by="ana",
-        edited_name="Ana",
-        before=card(420).rows,
-        votes=(vote,),
-    )
-    assert receipt == Receipt(status="counted", approval_id=ID, state="pending", votes=1, needed=3)
+def test_edit_is_its_authors_approval_of_the_next_revision() -> None:
+    waiting = asked()
+    answers = AnswerList(waiting)
+    assert answers.take(a_decision(), BEN, LATER).status == "counted"
+    receipt = answers.take(edit(waiting), ANA, LATER, changed(quorum=3))
+    after = answers.request(LATER)
+    assert (after.revision, after.digest, after.edited_by, after.edited_name) == (2, digest(380), "ana", "Ana")
+    assert [(vote.subject, vote.reason, vote.channel) for vote in after.votes] == [("ana", "as agreed", "web")]
+    assert (receipt.status, receipt.state, receipt.votes, receipt.needed) == ("counted", "pending", 1, 3)
 
 
 def test_sufficient_approver_edits_and_approves_at_once() -> None:
-    after, receipt = machine.apply_edit(asked(quorum=1), edit(), ANA, changed(quorum=1), LATER)
+    waiting = asked(quorum=1)
+    answers = AnswerList(waiting)
+    receipt = answers.take(edit(waiting), ANA, LATER, changed(quorum=1))
+    after = answers.request(LATER)
     assert (after.state, after.revision, after.digest, after.decided_by) == ("approved", 2, digest(380), "ana")
     assert (receipt.status, receipt.decided_at) == ("accepted", LATER)
 
 
 def test_proposer_of_an_edit_has_not_approved_it() -> None:
-    after, receipt = machine.apply_edit(asked(quorum=1), edit(), ANA, changed(quorum=1, proposers=("ana",)), LATER)
-    assert (after.state, after.revision, after.votes, after.edited_by) == ("pending", 2, (), "ana")
-    assert (receipt.status, receipt.votes, receipt.message) == ("counted", 0, "")
+    waiting = asked(quorum=1)
+    answers = AnswerList(waiting)
+    answers.take(edit(waiting), ANA, LATER, changed(quorum=1, proposers=("ana",)))
+    after = answers.request(LATER)
+    assert (after.state, after.revision, after.votes) == ("pending", 2, ())
 
 
 @table(
-    ("before", "gates", "answer", "code", "why"),
-    pytest.param({}, {}, {"edited_args": {"amount": 381}}, "stale", "", id="other arguments than checked"),
-    pytest.param({}, {"digest": digest(381)}, {}, "stale", "", id="another digest than theirs"),
-    pytest.param({}, {"edit_of": 3}, {}, "stale", "", id="what follows another revision"),
-    pytest.param({}, {}, {"edited_args": None}, "stale", "", id="no arguments at all"),
-    pytest.param({"edit": "off"}, {}, {}, "not_allowed", "edit", id="arguments of this one cannot be changed"),
+    ("gates", "answer"),
+    pytest.param({}, {"edited_args": {"amount": 381}}, id="other arguments than checked"),
+    pytest.param({"digest": digest(381)}, {}, id="another digest than theirs"),
+    pytest.param({"edit_of": 3}, {}, id="what follows another revision"),
 )
-def test_edit_of_more_than_the_arguments_is_refused(
-    before: dict[str, Any], gates: dict[str, Any], answer: dict[str, Any], code: Any, why: Any
-) -> None:
-    waiting = asked(**before)
-    assert machine.apply_edit(waiting, edit(**answer), ANA, changed(**gates), LATER) == (
-        waiting,
-        Receipt(status="refused", code=code, approval_id=ID, state="pending", votes=0, needed=2, why=why),
-    )
+def test_edit_of_other_arguments_is_no_approval(gates: dict[str, Any], answer: dict[str, Any]) -> None:
+    waiting = asked(quorum=1)
+    answers = AnswerList(waiting)
+    answers.take(edit(waiting, **answer), ANA, LATER, changed(quorum=1, **gates))
+    assert (answers.request(LATER).state, answers.request(LATER).votes) == ("pending", ())
+
+
+def test_edit_of_fixed_arguments_is_refused() -> None:
+    waiting = asked(edit="off")
+    receipt = AnswerList(waiting).take(edit(waiting), ANA, LATER, changed())
+    assert (receipt.status, receipt.code, receipt.why) == ("refused", "not_allowed", "edit")
 
 
 def test_only_permitted_people_edit_and_only_in_time() -> None:
-    late = NOW + timedelta(hours=2)
+    waiting, late = asked(), NOW + timedelta(hours=2)
     nobody = Authority(allowed=False, code="assurance")
+    assert AnswerList(waiting).take(edit(waiting), nobody, LATER, changed()).code == "assurance"
+    assert AnswerList(waiting).take(edit(waiting), ANA, late, changed()).code == "expired"
+    assert AnswerList(waiting).take(edit(waiting, revision=2), ANA, LATER, changed()).code == "stale"
+
+
+def test_pending_edits_are_those_that_may_still_replace_the_question() -> None:
     waiting = asked()
-    assert machine.apply_edit(waiting, edit(), nobody, changed(), LATER)[1].code == "assurance"
-    assert machine.apply_edit(waiting, edit(), ANA, changed(), late)[1].code == "expired"
-    assert machine.apply_edit(waiting, edit(revision=2), ANA, changed(), LATER)[1].code == "stale"
-
-
-def test_edited_arguments_are_no_plain_answer() -> None:
-    waiting = asked()
-    after, receipt = machine.decide(waiting, edit(), ANA, LATER)
-    assert after is waiting
-    assert receipt == Receipt(
-        status="refused",
-        code="malformed",
-        approval_id=ID,
-        state="pending",
-        votes=0,
-        needed=2,
-        message="`edited_args`: these make a new revision",
-    )
-
-
-def test_book_counts_an_edit_as_the_next_revision() -> None:
-    book = ApprovalBook()
-    book.open(asked(), NOW)
-    receipt = book.settle(edit(delivery_id="d1"), ANA, LATER, changed())
-    assert (receipt.status, receipt.votes) == ("counted", 1)
-    revised = book.get(ID)
-    assert revised is not None
-    assert (revised.revision, revised.digest, revised.edited_by) == (2, digest(380), "ana")
-    assert book.settle(edit(delivery_id="d1"), ANA, LATER, changed()).code == "duplicate"
-    yes = Decision(approval_id=ID, revision=2, question_hash="h2", verdict="approved")
-    assert book.settle(yes, BEN, LATER).status == "accepted"
+    answers = AnswerList(waiting)
+    assert pending_edits(waiting, waiting, answers.answers) == []
+    answers.take(edit(waiting), ANA, LATER, changed())
+    made = answers.questions[-1]
+    [own] = answers.answers
+    assert pending_edits(waiting, waiting, answers.answers) == [own]
+    assert pending_edits(waiting, made, answers.answers) == [own]
+    assert pending_edits(waiting, replace(made, edit_delivery="of another"), answers.answers) == []
+    assert pending_edits(waiting, waiting, [own._replace(void=True)]) == []
+    denial = own._replace(number=2, settles=True, vote=replace(own.vote, decision=a_decision(verdict="denied")))
+    assert pending_edits(waiting, waiting, [own, denial]) == []

@@ -1,13 +1,13 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from answering import AnswerList
 from example_counts import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from signoff.approvals import binding, deadlines
-from signoff.approvals.approval_book import ApprovalBook
 from signoff.approvals.digest import call_digest
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, Card
@@ -58,15 +58,13 @@ class ApprovalModel(RuleBasedStateMachine):
         self.revision, self.amount, self.ended = 1, AMOUNTS[0], ""
         self.votes: list[tuple[str, str, str]] = []
         self.receipts: dict[str, Receipt] = {}
-        self.book = ApprovalBook()
-        self.book.open(
+        self.list = AnswerList(
             self.opened(
                 self.amount,
                 kind="in_doubt" if doubt else "approval",
                 on_timeout="escalate" if put_off else "deny",
                 **self.terms(remind),
-            ),
-            self.now,
+            )
         )
         self.remind = remind
 
@@ -79,9 +77,7 @@ class ApprovalModel(RuleBasedStateMachine):
 
     @property
     def request(self) -> ApprovalRequest:
-        found = self.book.get(ID)
-        assert found is not None
-        return found
+        return self.list.request(self.now)
 
     @rule(
         person=st.sampled_from(("ana", "ben", "cleo", "eve")),
@@ -121,14 +117,7 @@ class ApprovalModel(RuleBasedStateMachine):
             assert (receipt.status == "accepted") == bool(self.ended)
 
     def send(self, decision: Decision, authority: Authority, amount: int) -> Receipt:
-        receipt = self.book.precheck(decision, self.now)
-        if receipt is not None:
-            return receipt
-        if not amount:
-            return self.book.settle(decision, authority, self.now)
-        return self.book.examine(decision, authority, self.now) or self.book.settle(
-            decision, authority, self.now, self.changed(amount)
-        )
+        return self.list.take(decision, authority, self.now, self.changed(amount) if amount else None)
 
     def changed(self, amount: int) -> ApprovalRequest:
         put_off = "escalate" if self.may_put_off else "deny"
@@ -158,24 +147,21 @@ class ApprovalModel(RuleBasedStateMachine):
         self.now += timedelta(minutes=minutes)
 
     @rule()
-    def timer(self) -> None:
-        happening = deadlines.next_event(self.request)
-        if happening is None or happening.at > self.now:
-            return
-        self.book.apply_due_event(ID, happening, self.now)
-        if happening.what == "deadline":
-            self.ended = "" if self.may_put_off else "timed_out"
-            self.may_put_off = False
+    def turn_looks_at_the_deadline(self) -> None:
+        if self.now > self.last and not self.ended:
+            self.list.end("expired", self.now)
+            self.ended = "timed_out"
 
     @rule()
-    def withdraw(self) -> None:
-        receipt = self.book.cancel(ID, "guest", "", self.now)
-        assert (receipt.status == "accepted") == (not self.ended)
-        self.ended = self.ended or "cancelled"
+    def turn_cancels(self) -> None:
+        if not self.ended:
+            self.list.end("cancelled", self.now)
+            self.ended = "cancelled"
 
     @invariant()
     def the_ending_is_the_models(self) -> None:
-        assert self.request.state == (self.ended or "pending")
+        open_state = "timed_out" if self.now > self.last else "pending"
+        assert self.request.state == (self.ended or open_state)
         assert (self.request.revision, self.request.digest) == (self.revision, digest(self.amount))
 
     @invariant()

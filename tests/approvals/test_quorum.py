@@ -2,11 +2,12 @@ import itertools
 from datetime import UTC, datetime
 from typing import Any
 
+from answering import decide
 from hypothesis import given
 from hypothesis import strategies as st
 from tables import table
 
-from signoff.approvals import deadlines, machine
+from signoff.approvals import deadlines
 from signoff.approvals.quorum import Progress, Voter, countable_votes, progress, suffices, tally
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, ApproverGroup
@@ -130,7 +131,7 @@ def say(
 ) -> tuple[ApprovalRequest, tuple[str, ...]]:
     given = Decision.model_validate({"approval_id": before.id, "revision": 1, "verdict": verdict})
     authority = Authority(allowed=True, subject=who, assurance="session", entries=entries)
-    after, receipt = machine.decide(before, given, authority, NOW)
+    after, receipt = decide(before, given, authority, NOW)
     return after, tuple(entry for group in receipt.open for entry in group.of)
 
 

@@ -20,6 +20,6 @@ async def changed_site(
     manifest.write_text(manifest.read_text() + appended)
     async with (
         running_site(state, server, SIGNOFF_MANIFEST=str(manifest), **variables) as site,
-        impostor_of(site.client, site.queue, MANIFEST) as impostor,
+        impostor_of(site.client, site.queue, MANIFEST, site.stores.gateway) as impostor,
     ):
         yield site, impostor, site_folder

@@ -45,7 +45,7 @@ async def site_of_roles(
 
 @pytest.fixture(scope="session")
 async def impostor(site: AttackSite) -> AsyncIterator[Impostor]:
-    async with impostor_of(site.client, site.queue, MANIFEST) as found:
+    async with impostor_of(site.client, site.queue, MANIFEST, site.stores.gateway) as found:
         yield found
 
 

@@ -1,4 +1,4 @@
-"""An attacker with a Temporal credential of the namespace, but without key, token or store.
+"""An attacker with a Temporal credential of the namespace, but without key or token, who has seen the answers.
 
 They read every history, reset and terminate workflows, and register workflows under Signoff's type names with forged
 data.
@@ -23,19 +23,22 @@ from turn_fixtures import query_workflow
 from turn_reset import ANSWERS, reset_turn
 
 from signoff.activities.run_rules import digest_of
+from signoff.approvals.request_state import StoredAnswer
 from signoff.contracts import names
-from signoff.contracts.activity_messages import GateDecision, GateReply, GateTask, RunTask, ToolReply
+from signoff.contracts.activity_messages import GateDecision, GateReply, GateTask, RunTask, ToolReply, Wake
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallContext, RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
-from signoff.contracts.ids import TurnKey
+from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.message import CallPart
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnInput, TurnView
 from signoff.formats.replace import replace
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.tool import Tool
+from signoff.store.questions.questions import Questions
+from signoff.store.store import open_store
 from signoff.temporal.converter import DATA_CONVERTER
 from signoff.testing.builders import a_run_task
 
@@ -45,7 +48,7 @@ class ImpostorTurn:
     @workflow.init
     def __init__(self, answers: dict[str, Any]) -> None:
         self._answers = answers
-        self._decisions: list[Any] = []
+        self._heard: list[Any] = []
         self._over = False
 
     @workflow.run
@@ -70,24 +73,24 @@ class ImpostorTurn:
         return self._answers.get(names.TRANSCRIPT, [])
 
     @workflow.query
-    def decisions(self) -> list[Any]:
-        return self._decisions
+    def heard(self) -> list[Any]:
+        return self._heard
 
     @workflow.update(name=names.DECIDE)
     def decide(self, *envelopes: Any) -> Any:
-        self._decisions.extend(envelopes)
+        self._heard.extend(envelopes)
         return self._answers.get(names.DECIDE) or Receipt(
             status="accepted", approval_id=str(envelopes[0].get("approval_id", ""))
         )
 
     @workflow.update(name=names.CANCEL)
     def cancel(self, *envelopes: Any) -> Any:
-        self._decisions.extend(envelopes)
+        self._heard.extend(envelopes)
         return Receipt(status="accepted", approval_id=str(envelopes[0].get("approval_id", "")))
 
     @workflow.signal(name=names.APPROVAL_RESPONSE)
     def approval_response(self, *envelopes: Any) -> None:
-        self._decisions.extend(envelopes)
+        self._heard.extend(envelopes)
 
     @workflow.signal
     def forge(self, answers: dict[str, Any]) -> None:
@@ -130,9 +133,16 @@ class ForgedTurn:
     async def forge(self, **answers: Any) -> None:
         await self.handle.signal(ImpostorTurn.forge, answers)
 
+    async def wakes(self) -> list[Wake]:
+        """Return the hints that this turn received."""
+        found: list[Any] = await self.handle.query(ImpostorTurn.heard)
+        return [Wake.model_validate(each) for each in found]
+
     async def decisions(self) -> list[Decision]:
-        found: list[Any] = await self.handle.query(ImpostorTurn.decisions)
-        return [Decision.model_validate(each) for each in found]
+        """Return the stored answers of which this turn has heard."""
+        numbers = {each.number for each in await self.wakes()}
+        stored = await self.impostor.answers(self.key)
+        return [each.vote.decision for each in stored if each.number in numbers]
 
     async def schedule(self, activity: str, activity_id: str, task: Any) -> Any:
         return await self.handle.execute_update(
@@ -158,6 +168,7 @@ class Impostor:
     queue: str
     honest_queue: str
     manifest: Path
+    store_url: str
 
     def tool(self, name: str) -> Tool:
         found = load_manifest(self.manifest).registry.resolve(name)
@@ -194,20 +205,14 @@ class Impostor:
         found: TurnView = await until(look)
         return found
 
-    async def decisions(self, key: TurnKey, run_id: str | None = None) -> list[Decision]:
-        """Return every signed decision in the history, even if the turn ignored it."""
-        handle = self.client.get_workflow_handle(key.workflow_id, run_id=run_id)
-        found = []
-        async for event in handle.fetch_history_events():
-            update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
-            sent = event.workflow_execution_signaled_event_attributes
-            payloads: Sequence[Any] = ()
-            if update.name in (names.DECIDE, names.CANCEL):
-                payloads = update.args.payloads
-            elif sent.signal_name == names.APPROVAL_RESPONSE:
-                payloads = sent.input.payloads
-            found += [Decision.model_validate(DATA_CONVERTER.payload_converter.from_payload(one)) for one in payloads]
-        return found
+    async def decisions(self, key: TurnKey) -> list[Decision]:
+        return [each.vote.decision for each in await self.answers(key)]
+
+    async def answers(self, key: TurnKey, call: str = "c1.1") -> Sequence[StoredAnswer]:
+        """Return the stored answers about a call, as if they had leaked. No history contains them."""
+        async with open_store(self.store_url) as store:
+            rows = await Questions(store).read(ApprovalKey(key, call).id)
+        return () if rows is None else rows.answers
 
     def digest(self, ctx: CallContext, tool: str, args: dict[str, Any], call: str = "c1.1") -> str:
         return digest_of(ctx, call, self.tool(tool), args)
@@ -278,8 +283,8 @@ def forged_view(view: TurnView, change: Callable[[ApprovalRequest], ApprovalRequ
 
 
 @asynccontextmanager
-async def impostor_of(client: Client, honest_queue: str, manifest: Path) -> AsyncIterator[Impostor]:
+async def impostor_of(client: Client, honest_queue: str, manifest: Path, store_url: str) -> AsyncIterator[Impostor]:
     queue = f"impostor-{uuid.uuid4().hex[:8]}"
     worker = Worker(client, task_queue=queue, workflows=[ImpostorTurn], workflow_runner=UnsandboxedWorkflowRunner())
     async with worker:
-        yield Impostor(client, queue, honest_queue, manifest)
+        yield Impostor(client, queue, honest_queue, manifest, store_url)

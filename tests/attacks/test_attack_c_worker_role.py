@@ -88,7 +88,7 @@ FORBIDDEN = (
 
 @pytest.fixture(scope="module")
 async def insider(site_of_roles: AttackSite) -> AsyncIterator[Impostor]:
-    async with impostor_of(site_of_roles.client, site_of_roles.queue, MANIFEST) as found:
+    async with impostor_of(site_of_roles.client, site_of_roles.queue, MANIFEST, site_of_roles.stores.gateway) as found:
         yield found
 
 

@@ -5,7 +5,6 @@ from attack_site import AttackSite, approval_id, payee
 from impostor import Impostor
 from turn_fixtures import query_workflow
 
-from signoff.approvals.question_reference import request_from_reference
 from signoff.contracts import names
 from signoff.contracts.activity_messages import GateReply, GateTask
 from signoff.contracts.content import Content
@@ -14,6 +13,7 @@ from signoff.contracts.message import CallPart
 from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import CallView, TurnView
 from signoff.formats.replace import replace
+from signoff.testing import a_request
 
 
 def plain(view: TurnView | SessionView) -> dict[str, Any]:
@@ -168,7 +168,7 @@ async def test_approver_of_one_turn_reads_only_that_turn(site: AttackSite, impos
     gate_decision = GateReply.model_validate(await forged.schedule(names.GATE, "g1", asked)).gate_decisions[0]
     assert gate_decision.kind == "ask"
     assert gate_decision.question is not None
-    own = request_from_reference(gate_decision.question, gate_decision, asked.calls[0], ctx)
+    own = a_request(id=approval_id(turns[0], "c9.1"), call="c9.1", session=turns[0].session, turn=turns[0].turn)
     waits = CallView(call="c9.1", tool="pay", state="waiting", approval=own)
     await forged.forge(**{names.STATE: plain(replace(view, calls=(*view.calls, waits)))})
     assert (await ana.see(approval_id(turns[0], "c9.1"))).status == 200

@@ -8,7 +8,6 @@ from signoff.contracts import names
 from signoff.contracts.activity_messages import GateReply, GateTask
 from signoff.contracts.call import CallContext
 from signoff.contracts.content import Content
-from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
 from signoff.contracts.receipt import Receipt
 
@@ -16,9 +15,7 @@ pytestmark = pytest.mark.timeout(300)
 ASKED, LARGE = 400, 4_000
 
 
-async def ask_gates(
-    forged: ForgedTurn, ctx: CallContext, tool: str, args: dict[str, Any], edit: Decision | None = None
-) -> GateReply:
+async def ask_gates(forged: ForgedTurn, ctx: CallContext, tool: str, args: dict[str, Any], edit: int) -> GateReply:
     task = GateTask(ctx=ctx, calls=(CallPart(call="c1.1", tool=tool, args=Content(inline=args)),), edit=edit)
     return GateReply.model_validate(await forged.schedule(names.GATE, f"g-{payee()}", task))
 
@@ -61,7 +58,7 @@ async def test_denied_edit_is_not_asked_again_with_its_authors_approval(site: At
 
     assert receipt(await bo.decide(await until(second), "denied", reason="too much"))["state"] == "denied"
     await rui.result(key)
-    change = next(each for each in await impostor.decisions(key) if each.edited_args is not None)
+    change = next(each.number for each in await impostor.answers(key) if each.vote.decision.edited_args is not None)
     forged = await impostor.stand(key)
     await ask_gates(forged, ctx, "wire", large, change)
     after = await bo.see(approval_id(key))
@@ -79,8 +76,9 @@ async def test_edit_held_back_by_a_turn_is_worthless_after_a_denial(site: Attack
     await ana.decide(shown, edited_args=large)
     denied = await ana.decide(shown, "denied", reason="no, stop that")
     assert receipt(denied)["state"] == "denied"
-    kept = next(each for each in await forged.decisions() if each.edited_args is not None)
-    await ask_gates(forged, ctx, "petty", large, kept)
+    edit = next(each for each in await impostor.answers(key) if each.vote.decision.edited_args is not None)
+    kept = edit.vote.decision
+    await ask_gates(forged, ctx, "petty", large, edit.number)
     after = await ana.see(approval_id(key))
     assert (after.view["revision"], after.view["state"]) == (1, "denied")
     digest = impostor.digest(ctx, "petty", large)
@@ -108,7 +106,7 @@ async def test_approval_refused_by_a_turn_is_void_and_names_no_decider(site: Att
 
 async def test_answer_is_stored_although_its_turn_replies_nonsense(site: AttackSite, impostor: Impostor) -> None:
     # A turn's reply to an answer is unreadable: the answer is stored and recorded without that reply. Without the
-    # catch in `AnswerHandover._give_to_turn` the approver got an error, and the dispatcher retried that answer before
+    # catch in `AnswerHandover._wake` the approver got an error, and the dispatcher retried that answer before
     # all others. Without the entry in its transaction the audit log lacked it.
     ana = site.person("ana")
     key = await site.person("rui").ask([("pay", {"amount": ASKED, "to": payee()})])
@@ -116,7 +114,7 @@ async def test_answer_is_stored_although_its_turn_replies_nonsense(site: AttackS
     forged = await impostor.take_over(key)
     await forged.forge(**{names.DECIDE: {"status": "as you like"}})
     answer = await ana.decide(shown, "denied", reason="never")
-    assert (receipt(answer)["status"], (await ana.see(approval_id(key))).view["state"]) == ("pending", "denied")
+    assert (receipt(answer)["status"], (await ana.see(approval_id(key))).view["state"]) == ("accepted", "denied")
     found = [each for each in await site.person("aud").record(key) if each["kind"] == "attempt"]
     assert [(each["subject"], each["data"]["verdict"], each["data"].get("by")) for each in found] == [
         ("ana", "denied", None)

@@ -162,6 +162,11 @@ def _drop_execution(journals: Entries) -> None:
     journals["record"].remove(_fact(journals, "execution", "free"))
 
 
+def _drop_execution_and_effect(journals: Entries) -> None:
+    journals["record"].remove(_fact(journals, "execution"))
+    journals["effects"] = []
+
+
 def _lose_answer(journals: Entries) -> None:
     journals["record"].remove(_fact(journals, "attempt"))
 
@@ -232,6 +237,16 @@ def test_checker_accepts_a_permit_repeated_for_the_same_use(tmp_path: Path) -> N
 def test_checker_accepts_an_answer_whose_turn_was_cancelled(tmp_path: Path) -> None:
     journals = sound_run()
     journals["record"].remove(_fact(journals, "ending"))
+    assert find_faults(tmp_path, journals) == set()
+
+
+def test_checker_accepts_an_approval_of_a_withdrawn_call_and_no_other(tmp_path: Path) -> None:
+    journals = sound_run()
+    _deny(journals)
+    _drop_execution_and_effect(journals)
+    _fact(journals, "ending")["data"]["state"] = "cancelled"
+    assert find_faults(tmp_path, journals) == {("lost answer", "asked")}
+    journals["workload"].append({"kind": "withdrawn", "call": "asked"})
     assert find_faults(tmp_path, journals) == set()
 
 

@@ -343,7 +343,7 @@ async def test_answer_waits_for_a_worker_and_counts_once(rig: Rig) -> None:
     assert rig.decisions.request(request.id).state == "approved"
     assert [reply.receipt.status for _, reply in rig.channel.replies if reply.receipt] == ["pending", "accepted"]
     assert len({reply.id for _, reply in rig.channel.replies}) == 2
-    assert rig.decisions.again == [True]
+    assert len(rig.decisions.answers) == 1
     assert (await rig.result())["status"] == "accepted"
 
 
@@ -453,7 +453,7 @@ async def test_interrupted_message_is_processed_by_the_next_processor(
     asked = asyncio.Event()
     real = rig.decisions.decide
 
-    async def slow(*args: Any, again: bool) -> Any:
+    async def slow(*args: Any) -> Any:
         asked.set()
         await asyncio.Event().wait()
 
@@ -486,7 +486,7 @@ async def test_repeatedly_failing_message_is_dropped(
     await rig.ask()
     healthy = await rig.ask(2, CY)
 
-    async def broken(*args: Any, again: bool) -> Any:
+    async def broken(*args: Any) -> Any:
         if args[1].person.id == "bo":
             raise RuntimeError("a bug")
         return await RecordingDecisions.decide(rig.decisions, *args)
@@ -532,8 +532,8 @@ async def test_pending_answer_stays_with_its_request(rig: Rig, monkeypatch: pyte
     first = await rig.ask(1)
     real = rig.decisions.decide
 
-    async def slow(*args: Any, again: bool) -> Receipt:
-        await real(*args, again=again)
+    async def slow(*args: Any) -> Receipt:
+        await real(*args)
         return Receipt(status="pending", approval_id=first.id)
 
     with monkeypatch.context() as patch:
@@ -612,7 +612,7 @@ async def test_slow_reply_delays_no_other_person(rig: Rig, monkeypatch: pytest.M
 async def test_undecidable_answer_is_reported_once_and_dropped(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     request = await rig.ask(timeout=3600.0, expires_at=rig.now() + timedelta(hours=1))
 
-    async def unavailable(*args: Any, again: bool) -> Receipt:
+    async def unavailable(*args: Any) -> Receipt:
         return Receipt(status="refused", code="unavailable", approval_id=request.id)
 
     monkeypatch.setattr(rig.decisions, "decide", unavailable)

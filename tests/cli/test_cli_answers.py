@@ -8,6 +8,7 @@ import pytest
 from cli_kit import Cli, assert_one_sentence, waiting_request
 from failures import Failure
 from gateway_rig import turn_of
+from some import some
 from tables import table
 
 from signoff.cli.local.installation import find_installation
@@ -16,6 +17,7 @@ from signoff.contracts.errors import NotFound, Refused
 from signoff.formats.json_schema import compile_schema
 from signoff.gateway.approvals.argument_form import fields_of
 from signoff.gateway.approvals.argument_parser import problem_words, read_fields, set_values
+from signoff.store.questions.questions import Questions
 from signoff.store.store import working_store
 from signoff.store.tickets import ticket_key
 
@@ -166,15 +168,14 @@ def test_unknown_argument_suggests_the_nearest() -> None:
 async def doubted(served_cli: Cli, text: str) -> dict[str, Any]:
     card = await waiting_request(served_cli, text)
     place = find_installation()
-    signoff = await place.connect()
-    request = await signoff.request(card["id"])
     async with working_store(place.settings) as store:
-        key = ticket_key(request.digest, 1)
-        await store.claim(key, workflow=turn_of(card["id"]).workflow_id, call=request.call, tool=request.tool)
-    assert (await served_cli("approve", card["id"])).code == 0
-    while request.kind != "in_doubt":
-        await asyncio.sleep(0.05)
-        request = await signoff.request(card["id"])
+        rows = some(await Questions(store).read(card["id"]))
+        asked, key = rows.latest, ticket_key(rows.latest.digest, 1)
+        await store.claim(key, workflow=turn_of(card["id"]).workflow_id, call=asked.call, tool=asked.tool)
+        assert (await served_cli("approve", card["id"])).code == 0
+        while rows.latest.kind != "in_doubt":
+            await asyncio.sleep(0.05)
+            rows = some(await Questions(store).read(card["id"]))
     return card
 
 

@@ -208,5 +208,5 @@ async def test_accepted_turns_and_decisions_survive_a_missing_worker(
             while not any(card["id"] == approval for card in (await cli("inbox", "--json")).data):
                 await asyncio.sleep(0.1)
         stored = await cli("approve", approval, "--json")
-        assert (stored.code, stored.data["status"]) == (0, "pending"), stored.err
+        assert (stored.code, stored.data["status"]) == (0, "accepted"), stored.err
         assert "approved" in (await cli("show", approval)).out

@@ -12,10 +12,9 @@ from signoff.contracts.activity_messages import (
     GateReply,
     ModelReply,
     ModelTask,
-    QuestionReference,
     Response,
 )
-from signoff.contracts.approval import Terms
+from signoff.contracts.approval import Terms, TurnQuestion
 from signoff.contracts.call import CallContext, CallOutcome, Place, RuleReference, ToolDenied
 from signoff.contracts.content import Content
 from signoff.contracts.errors import Refused
@@ -128,7 +127,7 @@ def test_outcome_of_a_call_is_recorded(
 
 
 def test_approvers_of_a_call_are_recorded() -> None:
-    question = QuestionReference(question_hash="h", effect="Pay", approvers=("role:finance",), quorum=2)
+    question = TurnQuestion(question_hash="h", effect="Pay", approvers=("role:finance",), quorum=2)
     call = call_of(case_of(APPROVED, gate_decision=ruled("ask", question=question)))
     assert call.terms == Terms(approvers=("role:finance",), quorum=2)
     assert call.rule == RuleReference(name="auto_approve_if")

@@ -11,8 +11,8 @@ import pytest
 from gateway_rig import GatewayRig, gateway_rig
 from temporalio.client import Client
 
-from signoff.contracts.decision import Decision
 from signoff.contracts.receipt import Receipt
+from signoff.store.questions.answers import OwedAnswer
 from signoff.store.questions.questions import Questions
 from signoff.store.store import open_store
 
@@ -77,22 +77,22 @@ async def test_reads_answer_and_decisions_are_refused_while_another_process_hold
     assert (await site.decide(approval, verdict="approved", revision=1)).status_code == 200
 
 
-async def test_stored_answer_is_pending_if_the_store_is_blocked_before_the_turn_has_it(
+async def test_stored_answer_is_accepted_if_the_store_is_blocked_before_the_turn_has_it(
     site: GatewayRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     approval = await site.asked("pay")
-    decide = site.deps.client.decide
+    wake = site.deps.client.wake
     with contextlib.ExitStack() as lock:
 
-        async def decide_and_lock(decision: Decision) -> Receipt:
-            receipt = await decide(decision)
+        async def wake_and_lock(owed: OwedAnswer) -> Receipt:
+            receipt = await wake(owed)
             lock.enter_context(locked_for_writing(tmp_path / "signoff.db"))
             return receipt
 
-        monkeypatch.setattr(site.deps.client, "decide", decide_and_lock)
+        monkeypatch.setattr(site.deps.client, "wake", wake_and_lock)
         response = await site.decide(approval, verdict="denied", revision=1)
         monkeypatch.undo()
-    assert (response.status_code, response.json()["status"]) == (202, "pending")
+    assert (response.status_code, response.json()["status"]) == (200, "accepted")
     rows = await Questions(site.deps.store).read(approval)
     assert rows is not None
     assert [each.vote.decision.verdict for each in rows.answers] == ["denied"]

@@ -69,7 +69,7 @@ async def test_turn_with_signed_requester_and_decision_runs(rig: GatewayRig) -> 
     assert SIGNER.verifier().check_principal(ctx)
     [call] = view.calls
     assert call.approval is not None
-    [vote] = call.approval.votes
+    [vote] = (await rig.request(approval)).votes
     assert not vote.unsigned
     assert SIGNER.verifier().check_decision(vote.decision)
     assert (vote.decision.question_hash, vote.decision.revision) == (call.approval.question_hash, 1)

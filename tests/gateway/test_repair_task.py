@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 from call_rig import call_rig
 from gateway_rig import SIGNER, GatewayRig, gateway_rig, react, turn_of
+from some import some
 from sqlalchemy import Connection, delete, update
 from temporalio.client import Client
 from turn_fixtures import running_turns
 
-from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.receipt import Receipt
@@ -22,7 +22,7 @@ from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.repair_task import AnswerDispatcher, RequestSweep
 from signoff.store.delivery_queue import DeliveryQueue, NewDelivery
-from signoff.store.questions.answers import Answers
+from signoff.store.questions.answers import Answers, OwedAnswer
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.store.tables import ANSWERS, QUESTIONS, TICKETS
@@ -30,25 +30,25 @@ from signoff.testing.scripted_model import ScriptedModel
 
 
 class Away(TurnClient):
-    async def decide(self, decision: Decision) -> Receipt:
+    async def wake(self, owed: OwedAnswer) -> Receipt:
         raise ServerUnavailable("the Temporal server did not answer")
 
 
 class Heard(TurnClient):
     given: tuple[tuple[str, str], ...] = ()
 
-    async def decide(self, decision: Decision) -> Receipt:
-        self.given += ((decision.subject, decision.verdict),)
-        return await super().decide(decision)
+    async def wake(self, owed: OwedAnswer) -> Receipt:
+        self.given += ((owed.vote.subject, owed.vote.decision.verdict),)
+        return await super().wake(owed)
 
 
 class Unreadable(TurnClient):
     broken: str = ""
 
-    async def decide(self, decision: Decision) -> Receipt:
-        if decision.approval_id == self.broken:
+    async def wake(self, owed: OwedAnswer) -> Receipt:
+        if owed.approval == self.broken:
             raise ValueError("no receipt")
-        return await super().decide(decision)
+        return await super().wake(owed)
 
 
 @pytest.fixture
@@ -71,9 +71,10 @@ async def test_answers_missed_by_a_stopped_server_are_delivered_in_order_and_onc
     approval = await rig.asked("both")
     away = dataclasses.replace(rig.deps, client=Away(rig.turns.client))
     receipts = [await answered(away, approval, person) for person in ("ana", "bo")]
-    assert [each.status for each in receipts] == ["pending", "pending"]
+    assert [each.status for each in receipts] == ["counted", "accepted"]
     assert (await rig.request(approval)).state == "approved"
-    assert (await rig.turns.signoff.request(approval)).votes == ()
+    view = await rig.turns.signoff.view(turn_of(approval))
+    assert some(view.calls[0].approval).state == "pending"
     assert await AnswerDispatcher(away).step(older_than=0) == 2
     recorder = Heard(rig.turns.client, task_queue=rig.turns.task_queue)
     back = AnswerDispatcher(dataclasses.replace(rig.deps, client=recorder))
@@ -88,13 +89,13 @@ async def test_answers_missed_by_a_stopped_server_are_delivered_in_order_and_onc
 
 
 async def test_turn_that_rejects_an_answer_delays_no_other(rig: GatewayRig) -> None:
-    """Without the catch in `AnswerHandover._give_to_turn` the dispatcher stopped there and began with that answer
+    """Without the catch in `AnswerHandover._wake` the dispatcher stopped there and began with that answer
     again.
     """
     broken, other = await rig.asked("pay"), await rig.asked("pay")
     away = dataclasses.replace(rig.deps, client=Away(rig.turns.client))
     for approval in (broken, other):
-        assert (await answered(away, approval, "approver")).status == "pending"
+        assert (await answered(away, approval, "approver")).status == "accepted"
     unreadable = Unreadable(rig.turns.client, task_queue=rig.turns.task_queue)
     unreadable.broken = broken
     assert await AnswerDispatcher(dataclasses.replace(rig.deps, client=unreadable)).step(older_than=0) == 1
@@ -112,10 +113,10 @@ async def test_answers_missed_by_a_stopped_worker_are_delivered_after_its_return
     guest = rig.deps.people.find("guest", "main")
     assert guest is not None
     receipt = await DecisionService(away).withdraw(approval, guest, "no need")
-    assert receipt.status == "pending"
+    assert receipt.status == "accepted"
     assert ((await rig.request(approval)).state, (await rig.request(approval)).reason) == ("cancelled", "no need")
     assert (await answered(away, approval, "ana")).code == "cancelled"
-    assert await AnswerDispatcher(away).step(older_than=0) == 1
+    assert await AnswerDispatcher(away).step(older_than=0) == 0
     model = ScriptedModel(react)
     async with running_turns(client, store, queue, rig.deps.catalog, model, verifier=SIGNER.verifier()) as back:
         working = dataclasses.replace(rig.deps, client=back.signoff)

@@ -31,7 +31,7 @@ GATED: dict[str, dict[str, Any]] = {
     "by_a_rule_of_the_house": {"requires_approval": False},
     "by_rules_that_differ": {"requires_approval": ApprovalPolicy(auto_approve_if="args.amount < 1.0")},
 }
-NOT_OFFERED = ("hidden", "of_another", "PLAIN", "plain ", names.IDENTIFY, names.OUTCOME, names.DECIDE, "approve", "")
+NOT_OFFERED = ("hidden", "of_another", "PLAIN", "plain ", names.ANSWERS, names.OUTCOME, names.DECIDE, "approve", "")
 
 
 def catalog_with(ledger: Ledger) -> Catalog:

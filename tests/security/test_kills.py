@@ -17,6 +17,7 @@ from typing import Any, Literal
 import httpx2
 import pytest
 from killable_stack import TOOLS, killable, lines, make_keys, seen, store_url
+from raw_turns import RawTurnClient
 from turn_fixtures import PATIENCE
 
 from signoff.approvals.digest import question_hash
@@ -28,7 +29,6 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.turn import TurnResult
-from signoff.engine.turn_client import TurnClient
 from signoff.keys.key_files import FileVerifier
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store, open_store
@@ -112,7 +112,7 @@ class Stack:
         return status
 
 
-async def asks(signoff: TurnClient, key: TurnKey, kind: str = "approval") -> ApprovalRequest:
+async def asks(signoff: RawTurnClient, key: TurnKey, kind: str = "approval") -> ApprovalRequest:
     while True:
         with contextlib.suppress(ServerUnavailable, NotFound):
             view = await signoff.view(key)
@@ -127,7 +127,7 @@ async def kill_in_the_middle(stack: Stack, victim: Victim, encryption: Encryptio
     story = Story()
     await stack.begin("server")
     await asyncio.gather(stack.begin("worker"), stack.begin("gateway"))
-    signoff = TurnClient(
+    signoff = RawTurnClient(
         await connect(stack.options.address, encryption=encryption), task_queue=stack.queue, patience=PATIENCE
     )
     turns = dict(zip(TOOLS, await asyncio.gather(*(stack.start(tool) for tool in TOOLS)), strict=True))

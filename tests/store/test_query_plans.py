@@ -174,7 +174,6 @@ READS: Final[Mapping[str, Callable[[Store], Awaitable[Any]]]] = {
     "overdue requests": page_after_all,
     "unanswered requests": lambda store: Questions(store).list_unanswered(-100.0, SOME, None),
     "end of a turn's requests": on_turn(end_turn_questions, turn=TURN),
-    "answers of a delivery": lambda store: Answers(store).votes_of(NAME, "d77"),
     "owed answers": lambda store: Answers(store).list_owed(5.0, SOME),
     "an owed answer": lambda store: Answers(store).find_owed(NAME, "d77"),
     "answers to owe a turn": lambda store: Answers(store).owe_turn(TURN, 5.0),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from held_worker import EDITED, PAY, PEOPLE, WAYS, catalog_with, held, script
+from raw_turns import wake
 from temporalio.client import Client
 from turn_fixtures import TurnRig, running_turns, yes
 
@@ -59,7 +60,7 @@ async def asked_late(signoff: TurnClient, store: Store, way: str, key: TurnKey) 
     if way == "edited":
         decision = replace(decision, subject="ana", edited_args=EDITED)
     await answer(store, decision)
-    sending = asyncio.create_task(signoff.decide(decision))
+    sending = asyncio.create_task(wake(signoff, store, decision))
     question = await asked(store, approval, 2)
     # The worker dies while it changes the arguments. The next worker takes in the change again.
     assert sending.done() == (way != "edited")
@@ -72,9 +73,8 @@ async def approved(
     given = {"revision": question.revision, "question_hash": question_hash(question), "received_at": datetime.now(UTC)}
     decision = yes(key, CALLS[way], **given)
     await answer(turn_rig.store, decision)
-    sending = asyncio.create_task(
-        TurnClient(turn_rig.client, task_queue=turn_rig.task_queue, patience=PATIENCE).decide(decision)
-    )
+    signoff = TurnClient(turn_rig.client, task_queue=turn_rig.task_queue, patience=PATIENCE)
+    sending = asyncio.create_task(wake(signoff, turn_rig.store, decision))
     async with turn_rig.running(catalog_with(way, ledger), script(way), people=PEOPLE) as back:
         receipt = await sending
         result = await asyncio.wait_for(back.signoff.result(key), 90)

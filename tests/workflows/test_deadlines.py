@@ -4,11 +4,14 @@ from functools import partial
 
 import pytest
 from failures import Failure
+from raw_turns import RawTurnClient
 from some import some
+from sqlalchemy import Connection, text
 from temporalio.worker import Worker
 from turn_fixtures import (
     ApprovalPolicy,
     Ledger,
+    RunningTurns,
     TurnRig,
     catalog_of,
     pay_tool,
@@ -19,10 +22,10 @@ from turn_fixtures import (
 
 from signoff.activities.run_once import tool_activities
 from signoff.contracts import names
-from signoff.contracts.ids import show_code
+from signoff.contracts.ids import TurnKey, show_code
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnView
-from signoff.engine.turn_client import TurnClient
+from signoff.formats.replace import replace
 from signoff.testing.scripted_model import calls, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
@@ -93,6 +96,19 @@ def _states(view: TurnView) -> list[str]:
     return [call.approval.state for call in view.calls if call.approval is not None]
 
 
+async def _opened_earlier(turns: RunningTurns, key: TurnKey, span: timedelta) -> None:
+    """Move a question's times in the store, whose clock decides: skipped time passes on the server alone."""
+    question = await turns.question(key)
+    body = replace(question, opened_at=some(question.opened_at) - span).model_dump_json()
+
+    def write(connection: Connection) -> None:
+        connection.execute(
+            text("UPDATE questions SET body = :body WHERE approval = :id"), {"body": body, "id": question.id}
+        )
+
+    await turns.store.run(write)
+
+
 async def test_deadline_that_passes_without_a_worker_denies_the_call(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(timeout=3_600))])
     async with turn_rig.running(catalog, SCRIPT) as turns:
@@ -101,8 +117,9 @@ async def test_deadline_that_passes_without_a_worker_denies_the_call(turn_rig: T
     # Fire the deadline only after the worker stops: on a busy machine, the worker could settle a short deadline
     # itself.
     await turns.fire(key, hours=2)
+    await _opened_earlier(turns, key, timedelta(hours=2))
     handle = turn_rig.client.get_workflow_handle(key.workflow_id)
-    late = await TurnClient(turn_rig.client, task_queue=turn_rig.task_queue).decide(yes(key))
+    late = await RawTurnClient(turn_rig.client, task_queue=turn_rig.task_queue).decide(yes(key))
     async with turn_rig.running(catalog, SCRIPT) as turns:
         result = await turns.signoff.result(key)
         receipt = await query_workflow(handle, names.RECEIPT, yes(key).approval_id, result_type=Receipt)

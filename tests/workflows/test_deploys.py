@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from failures import Failure
+from raw_turns import RawTurnClient
 from some import some
 from turn_fixtures import (
     AMOUNT_SCHEMA,
@@ -21,7 +22,6 @@ from signoff.activities import run_once
 from signoff.contracts.completion import Completion
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import TurnResult, TurnView
-from signoff.engine.turn_client import TurnClient
 from signoff.registry.actor import Actor
 from signoff.registry.tool import Tool
 from signoff.testing.scripted_model import calls, respond
@@ -174,7 +174,7 @@ async def test_quorum_raised_while_waiting_asks_again(turn_rig: TurnRig, ledger:
 
 async def test_answer_between_two_workers_counts_with_the_next_worker(turn_rig: TurnRig, ledger: Ledger) -> None:
     key = await suspended(turn_rig, [pay_tool(ledger)])
-    between = await TurnClient(turn_rig.client, task_queue=turn_rig.task_queue).decide(yes(key))
+    between = await RawTurnClient(turn_rig.client, task_queue=turn_rig.task_queue).decide(yes(key))
     changed = catalog_of([pay_tool(ledger, input_schema=WIDER_SCHEMA)])
     async with turn_rig.running(changed, SCRIPT) as turns:
         await turns.until(key, _asked_again)

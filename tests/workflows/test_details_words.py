@@ -6,9 +6,7 @@ from markdown_it.token import Token
 from tables import table
 
 from signoff.approvals.card import render_card
-from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Card
-from signoff.contracts.call import REQUIRES_APPROVAL
-from signoff.testing import a_request
+from signoff.contracts.approval import ApproverGroup, Card, TurnQuestion
 from signoff.workflows.temporal_metadata import DETAIL_CHARS, DETAILED_REQUESTS, DETAILED_ROWS, details
 
 MARKUP = [
@@ -30,14 +28,14 @@ MARKUP = [
 BREAKS = ["a\n# b", "a\r\n\r\n## b", "a\u2028# b", "a\n\n![x](http://a/b)", "a\n```\n# b"]
 
 
-def _request(effect: str = "Pay 20 to Ana", **changed: Any) -> ApprovalRequest:
+def _request(effect: str = "Pay 20 to Ana", **changed: Any) -> TurnQuestion:
     opened = datetime(2026, 3, 2, 9, 30, tzinfo=UTC)
     times = {"opened_at": opened, "expires_at": opened + timedelta(days=1)}
-    given = {"card": Card(effect=effect), "actor": "desk", "rule": REQUIRES_APPROVAL, "approvers": ("role:approvers",)}
-    return a_request(**given | times | changed)
+    asked = {"id": "main.s.t.c1.1", "code": "K7Q2FM", "question_hash": "0" * 64, "approvers": ("role:approvers",)}
+    return TurnQuestion(**{"effect": effect, **asked, **times, **changed})
 
 
-def _written(request: ApprovalRequest, card: Card | None = None, address: str = "") -> str:
+def _written(request: TurnQuestion, card: Card | None = None, address: str = "") -> str:
     return details([request], [], {} if card is None else {request.id: card}, lambda approval: address and address)
 
 

@@ -3,6 +3,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from raw_turns import RawTurnClient
 from temporalio.api.enums.v1 import TaskQueueKind
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import PollWorkflowTaskQueueRequest, RespondWorkflowTaskCompletedRequest
@@ -13,7 +14,6 @@ from turn_fixtures import PATIENCE, Ledger, TurnRig, catalog_of, pay_tool, yes
 from signoff.contracts import names
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import TurnKey
-from signoff.engine.turn_client import TurnClient
 from signoff.testing.scripted_model import calls, respond
 
 
@@ -39,10 +39,10 @@ class _Refusing(OutboundInterceptor):
         raise RPCError("no answer", self._status, b"")
 
 
-def _over(client: Client, status: RPCStatusCode) -> TurnClient:
+def _over(client: Client, status: RPCStatusCode) -> RawTurnClient:
     config = client.config()
     config["interceptors"] = [_Full(status)]
-    return TurnClient(Client(**config))
+    return RawTurnClient(Client(**config))
 
 
 @pytest.mark.parametrize("status", [RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION])
@@ -86,7 +86,9 @@ async def test_answer_is_sent_again_after_its_task_failed(turn_rig: TurnRig, led
     script = [calls(("pay", {"amount": 1})), respond("done")]
     async with turn_rig.running([pay_tool(ledger)], script) as turns:
         key = await turns.start_waiting()
-        receipt = await TurnClient(Client(**config), task_queue=turn_rig.task_queue, patience=PATIENCE).decide(yes(key))
+        receipt = await RawTurnClient(Client(**config), task_queue=turn_rig.task_queue, patience=PATIENCE).decide(
+            yes(key)
+        )
         await turns.signoff.result(key)
     assert (receipt.status, once.failed) == ("accepted", {names.DECIDE})
     assert len(ledger.rows) == 1
@@ -113,7 +115,7 @@ async def test_answer_dropped_by_a_worker_goes_as_a_signal(turn_rig: TurnRig, le
     async with turn_rig.running(catalog, script) as turns:
         key = await turns.start_waiting()
     async with asyncio.timeout(60):
-        patient = TurnClient(turn_rig.client, task_queue=turn_rig.task_queue, patience=timedelta(seconds=50))
+        patient = RawTurnClient(turn_rig.client, task_queue=turn_rig.task_queue, patience=timedelta(seconds=50))
         receipt, dropped = await asyncio.gather(
             patient.decide(yes(key)), drop_update(turn_rig.client, turn_rig.task_queue)
         )

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 from killable_worker import killable
+from raw_turns import RawTurnClient
 from session_rig import Talk, message, model, talk
 from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
 from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest
@@ -11,7 +12,6 @@ from turn_fixtures import Ledger, RunningTurns, TurnRig, pay_tool, yes
 
 from signoff.contracts import names
 from signoff.contracts.person import Principal
-from signoff.engine.turn_client import TurnClient
 from signoff.temporal.embedded_server import ServerHandle
 
 SMALL_RUN = 60
@@ -73,7 +73,7 @@ async def test_killed_worker_loses_no_message_and_no_turn(
 ) -> None:
     address, url, ledger = server.options.address, f"sqlite:///{tmp_path}/signoff.db", tmp_path / "ledger"
     bare = RunningTurns(
-        TurnClient(turn_rig.client, task_queue=turn_rig.task_queue),
+        RawTurnClient(turn_rig.client, task_queue=turn_rig.task_queue),
         turn_rig.client,
         turn_rig.store,
         turn_rig.task_queue,

@@ -2,6 +2,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
+from raw_turns import wake
 from signed_askers import signed_asker
 from temporalio.client import Client
 from turn_fixtures import GUEST, ApprovalPolicy, Ledger, RunningTurns, TurnRig, catalog_of, pay_tool, running_turns, yes
@@ -61,7 +62,7 @@ def signed(key: TurnKey, request: ApprovalRequest, who: str, **fields: object) -
 
 async def given(turns: RunningTurns, decision: Decision) -> Receipt:
     await answer(turns.store, decision)
-    return await turns.signoff.decide(decision)
+    return await wake(turns.signoff, turns.store, decision)
 
 
 async def test_signed_edit_and_signed_vote_run_the_edited_call(turn_rig: TurnRig, ledger: Ledger) -> None:
@@ -73,7 +74,7 @@ async def test_signed_edit_and_signed_vote_run_the_edited_call(turn_rig: TurnRig
         edit = await given(turns, signed(key, request, "ana", edited_args={"amount": 380, "to": "Ana"}))
         last = await given(turns, signed(key, await now(turns, key), "bo"))
         result = await turns.signoff.result(key)
-    assert (edit.status, last.status) == ("counted", "accepted")
+    assert (edit.status, last.status) == ("accepted", "accepted")
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert [row[1] for row in ledger.rows] == [{"amount": 380, "to": "Ana"}]
 
@@ -121,10 +122,10 @@ async def test_time_of_an_answer_counts_only_if_signed(turn_rig: TurnRig, ledger
     ):
         assert request.expires_at is not None
         late = signed(key, request, "ana", received_at=request.expires_at + timedelta(seconds=1))
-        codes = [(await given(turns, late)).code]
         forged = replace(late, received_at=NOW, delivery_id="other")
-        codes.append((await turns.signoff.decide(forged)).code)
-        await turns.signoff.cancel_turn(key)
-        await turns.signoff.result(key)
-    assert codes == ["expired", "assurance"]
+        receipt = await turns.signoff.decide(forged)
+        await given(turns, late)
+        result = await turns.signoff.result(key)
+    assert (receipt.status, receipt.code) == ("refused", "assurance")
+    assert [(call.code, call.denied and call.denied.source) for call in result.calls] == [("denied", "timeout")]
     assert ledger.rows == []

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from raw_turns import RawTurnClient
 from some import some
 from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
 from temporalio.api.enums.v1 import UpdateWorkflowExecutionLifecycleStage
@@ -30,7 +31,6 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.message import user_message
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnInput
-from signoff.engine.turn_client import TurnClient
 from signoff.people.directory import development_directory
 from signoff.temporal.encryption import ENCODING, place_of
 from signoff.testing.builders import a_person
@@ -165,10 +165,9 @@ async def test_raw_signal_with_approval_id_and_verdict_is_accepted(turn_rig: Tur
         handle = turn_rig.client.get_workflow_handle(key.workflow_id)
         await handle.signal(names.APPROVAL_RESPONSE, {"approval_id": yes(key).approval_id, "verdict": "approved"})
         result = await turns.signoff.result(key)
-        view = await turns.signoff.view(key)
+        request = await turns.signoff.request(yes(key).approval_id)
     assert [outcome.code for outcome in result.calls] == ["ok"]
-    assert view.calls[0].approval is not None
-    assert [vote.unsigned for vote in view.calls[0].approval.votes] == [True]
+    assert [vote.unsigned for vote in request.votes] == [True]
     assert result.calls[0].decided_by == "unsigned"
     assert len(ledger.rows) == 1
 
@@ -208,13 +207,13 @@ async def test_one_delivery_by_update_and_signal_counts_once(turn_rig: TurnRig) 
         handle = turn_rig.client.get_workflow_handle(key.workflow_id)
         await handle.signal(names.APPROVAL_RESPONSE, answer.model_dump(mode="json", exclude_none=True))
         other = await turns.signoff.decide(yes(key, subject="ana"))
-        pending = await turns.signoff.pending(key)
+        waiting = await turns.signoff.request(answer.approval_id)
         last = await turns.signoff.decide(yes(key, subject="bo"))
     assert (first.status, first.votes, first.needed) == ("counted", 1, 2)
     assert again.votes == 1
     assert again.status == "counted"
     assert (other.code, other.votes) == ("duplicate", 1)
-    assert [vote.subject for vote in pending[0].votes] == ["ana"]
+    assert [vote.subject for vote in waiting.votes] == ["ana"]
     assert (last.status, last.votes) == ("accepted", 2)
 
 
@@ -255,14 +254,14 @@ async def test_late_answer_names_the_decider_after_the_turn_has_ended(turn_rig: 
         await turns.signoff.decide(no(key))
         await turns.signoff.result(key)
         late = await turns.signoff.decide(yes(key, subject="guest"))
-    blind = await TurnClient(turn_rig.client, task_queue=turn_rig.task_queue).decide(yes(key))
+    blind = await RawTurnClient(turn_rig.client, task_queue=turn_rig.task_queue).decide(yes(key))
     assert (late.status, late.code, late.state, late.decided_by) == ("refused", "already_decided", "denied", "approver")
     assert (blind.status, blind.code) == ("refused", "already_decided")
     assert blind.decided_at is not None
 
 
 async def test_decision_for_an_unknown_turn_is_refused(client: Client, task_queue: str) -> None:
-    signoff = TurnClient(client, task_queue=task_queue)
+    signoff = RawTurnClient(client, task_queue=task_queue)
     nowhere = await signoff.decide(yes(TurnKey("main", "s", task_queue)))
     broken = await signoff.decide(yes(TurnKey("main", "s", "t"), approval_id="no id"))
     assert (nowhere.status, nowhere.code) == ("refused", "unknown")
@@ -274,13 +273,13 @@ async def test_answer_without_a_worker_is_kept_and_takes_effect_later(turn_rig: 
     catalog = catalog_of([pay_tool(ledger)])
     async with turn_rig.running(catalog, SCRIPT) as turns:
         key = await turns.start_waiting()
-    receipt = await TurnClient(turn_rig.client, task_queue=turn_rig.task_queue).decide(yes(key))
+    receipt = await RawTurnClient(turn_rig.client, task_queue=turn_rig.task_queue).decide(yes(key))
     async with turn_rig.running(catalog, SCRIPT) as turns:
         result = await turns.signoff.result(key)
-        view = await turns.signoff.view(key)
+        request = await turns.signoff.request(yes(key).approval_id)
     assert (receipt.status, receipt.verdict) == ("pending", "approved")
     assert result.state == "complete"
-    assert len(some(view.calls[0].approval).votes) == 1
+    assert len(request.votes) == 1
     assert len(ledger.rows) == 1
 
 

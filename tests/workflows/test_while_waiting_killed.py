@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 from killable_worker import killable
+from raw_turns import RawTurnClient
 from turn_fixtures import RunningTurns, TurnRig, doubted, no, yes
 
 from signoff.contracts.ids import TurnKey
-from signoff.engine.turn_client import TurnClient
 from signoff.temporal.embedded_server import ServerHandle
 
 pytestmark = pytest.mark.timeout(180)
@@ -28,7 +28,7 @@ async def test_killed_worker_loses_no_late_outcome(
 ) -> None:
     address, url, ledger = server.options.address, f"sqlite:///{tmp_path}/signoff.db", tmp_path / "ledger"
     turns = RunningTurns(
-        TurnClient(turn_rig.client, task_queue=turn_rig.task_queue),
+        RawTurnClient(turn_rig.client, task_queue=turn_rig.task_queue),
         turn_rig.client,
         turn_rig.store,
         turn_rig.task_queue,

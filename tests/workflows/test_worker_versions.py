@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 from documents import ROOT, shell_lines
+from raw_turns import RawTurnClient
 from session_rig import Talk, react
 from temporalio.api.deployment.v1 import WorkerDeploymentInfo, WorkerDeploymentVersion
 from temporalio.api.enums.v1 import RoutingConfigUpdateState
@@ -15,7 +16,6 @@ from temporalio.service import RPCError
 from turn_fixtures import PATIENCE, Ledger, RunningTurns, TurnRig, catalog_of, pay_tool, running_turns, yes
 
 from signoff.contracts.ids import SessionKey, TurnKey
-from signoff.engine.turn_client import TurnClient
 from signoff.store.store import Store
 from signoff.temporal.embedded_server import ServerHandle, find_temporal
 from signoff.temporal.encryption import Encryption
@@ -45,7 +45,7 @@ class Deployment:
             # that has both.
             while len(await self.polled(build_id)) < 2:
                 await asyncio.sleep(0.05)
-            signoff = TurnClient(self.starter, task_queue=self.queue, patience=PATIENCE)
+            signoff = RawTurnClient(self.starter, task_queue=self.queue, patience=PATIENCE)
             yield replace(turns, signoff=signoff)
 
     async def info(self) -> WorkerDeploymentInfo:

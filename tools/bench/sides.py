@@ -159,17 +159,19 @@ class Gated:
         await _seen(self._client, turn, _TIMER_STARTED, 1)
 
     async def decide(self, turn: str) -> None:
-        receipt = await self._signoff.decide(
-            Decision(
-                approval_id=ApprovalKey(_key(turn), "c1.1").id,
-                revision=1,
-                verdict="approved",
-                subject="approver",
-                channel="bench",
-                assurance="session",
-                delivery_id=uuid.uuid4().hex,
-            )
+        """Send the decision as Temporal's own interfaces do: by an Update, without a gateway."""
+        approval, delivery = ApprovalKey(_key(turn), "c1.1"), uuid.uuid4().hex
+        decision = Decision(
+            approval_id=approval.id,
+            revision=1,
+            verdict="approved",
+            subject="approver",
+            channel="bench",
+            assurance="session",
+            delivery_id=delivery,
         )
+        body = decision.model_dump(mode="json", exclude_defaults=True)
+        receipt = await self._signoff.deliver(approval, delivery, body)
         if receipt.status not in ("accepted", "pending"):
             raise TurnFailed(f"the decision was {receipt.status} ({receipt.code}): {receipt.message}")
         self.as_signals += receipt.status == "pending"

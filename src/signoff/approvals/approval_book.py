@@ -1,4 +1,4 @@
-"""Keeps the requests of one turn, the decisions already counted, and the refusals."""
+"""Keeps the questions of one turn, with their states by the store, and the refusals."""
 
 import json
 from collections import deque
@@ -8,10 +8,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from signoff.approvals import audit_events, deadlines, machine
+from signoff.approvals import audit_events, deadlines
 from signoff.approvals.audit_buffer import AuditBuffer
-from signoff.contracts.activity_messages import Authority
-from signoff.contracts.approval import ApprovalRequest
+from signoff.approvals.machine import settlement_receipt
+from signoff.contracts.activity_messages import AnswersReply, Authority, Wake
+from signoff.contracts.approval import TurnQuestion
 from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import DECISION_BYTES, REASON_CHARS, REFUSALS_KEPT
@@ -45,6 +46,17 @@ def read_decision(envelopes: Sequence[Any]) -> Decision | Receipt:
     """A `malformed` receipt names the first bad field."""
     problem = envelope_problem(envelopes)
     return malformed_receipt(problem) if problem else _read(envelopes[0])
+
+
+def read_wake(envelopes: Sequence[Any]) -> Wake | None:
+    """Return the hint that an answer was stored, or `None` for any other message."""
+    body = envelopes[0] if len(envelopes) == 1 else None
+    if not isinstance(body, dict) or body.keys() != Wake.model_fields.keys():
+        return None
+    try:
+        return Wake.model_validate(body)
+    except ValidationError:
+        return None
 
 
 def read_withdrawal(envelopes: Sequence[Any]) -> Decision | Receipt:
@@ -92,101 +104,131 @@ def _unknown_field(body: dict[str, Any]) -> str:
 
 
 class ApprovalBook:
-    """Holds the requests of one turn. Pure: the time is a parameter."""
+    """Holds the questions of one turn. Pure: the time is a parameter."""
 
     def __init__(self, turn: TurnKey | None = None) -> None:
-        self._requests: dict[str, ApprovalRequest] = {}
-        self._seen: dict[str, Receipt] = {}
+        self._questions: dict[str, TurnQuestion] = {}
+        self._seen: dict[tuple[str, int], int] = {}
+        self._refused_edits: dict[tuple[str, int], Receipt] = {}
+        self._put_off: set[tuple[str, int]] = set()
+        self._taken: dict[str, Receipt] = {}
         self.refusals: deque[Receipt] = deque(maxlen=REFUSALS_KEPT)
         self.refused = 0
         self.unwritten = AuditBuffer(turn)
 
-    def open(self, request: ApprovalRequest, now: datetime) -> ApprovalRequest:
-        """Replaces the request's earlier revision."""
-        return self._put(request, now)
+    def open(self, question: TurnQuestion) -> TurnQuestion:
+        """Replaces the question's earlier revision."""
+        opened = question if question.opened_at is None else deadlines.open_request(question, question.opened_at)
+        self._questions[question.id] = opened
+        return opened
 
-    def get(self, approval_id: str) -> ApprovalRequest | None:
+    def get(self, approval_id: str) -> TurnQuestion | None:
         """Return the latest revision."""
-        return self._requests.get(approval_id)
+        return self._questions.get(approval_id)
 
-    def all(self) -> tuple[ApprovalRequest, ...]:
+    def all(self) -> tuple[TurnQuestion, ...]:
         """Oldest first."""
-        return tuple(self._requests.values())
+        return tuple(self._questions.values())
 
-    def pending(self) -> tuple[ApprovalRequest, ...]:
+    def pending(self) -> tuple[TurnQuestion, ...]:
         """Oldest first."""
-        return tuple(request for request in self._requests.values() if request.state == "pending")
+        return tuple(each for each in self._questions.values() if each.state == "pending")
 
     def waits(self, approval_id: str) -> bool:
-        request = self._requests.get(approval_id)
-        return request is not None and request.state == "pending"
+        question = self._questions.get(approval_id)
+        return question is not None and question.state == "pending"
 
-    def precheck(self, decision: Decision, now: datetime) -> Receipt | None:
-        """Return the receipt for a decision that can be refused without its author, or `None`."""
-        repeated = self._find_repeated(decision)
-        if repeated is not None:
-            return self.record_reply(decision, repeated, now)
-        request = self._requests.get(decision.approval_id)
-        if request is None:
-            return self.record_reply(decision, _unknown(decision.approval_id), now)
-        receipt = machine.objection(request, decision, now)
-        return None if receipt is None else self.record_reply(decision, receipt, now)
+    def known_reply(self, wake: Wake) -> Receipt | None:
+        """Return the reply to a wake that needs no look into the store, or `None`."""
+        question = self._questions.get(wake.approval_id)
+        if question is None:
+            return self.reject(_unknown(wake.approval_id))
+        refused = self._refused_edits.get((wake.approval_id, wake.number))
+        if refused is not None:
+            return refused
+        is_judged = wake.revision != question.revision or (wake.approval_id, wake.number) not in self._put_off
+        if is_judged and wake.number <= self._seen.get((wake.approval_id, wake.revision), 0):
+            return Receipt(status="accepted", approval_id=question.id, state=question.state)
+        if wake.revision != question.revision:
+            return self.reject(Receipt(status="refused", code="stale", approval_id=question.id, state=question.state))
+        return None if question.state == "pending" else self.reject(settlement_receipt(question.id, question))
 
-    def examine(self, decision: Decision, authority: Authority, now: datetime) -> Receipt | None:
-        """Return the receipt for a decision of an identified author that cannot count, or `None`."""
-        request = self._requests.get(decision.approval_id)
-        receipt = self._find_repeated(decision)
-        if receipt is not None or request is None:
-            return self.record_reply(decision, receipt or _unknown(decision.approval_id), now, authority)
-        receipt = machine.examine(request, decision, authority, now)
-        return None if receipt is None else self.record_reply(decision, receipt, now, authority)
+    def refused_edits(self, approval_id: str) -> tuple[int, ...]:
+        """Return the numbers of the answers whose edits the gates have refused."""
+        return tuple(number for named, number in self._refused_edits if named == approval_id)
 
-    def settle(
-        self, decision: Decision, authority: Authority, now: datetime, asked: ApprovalRequest | None = None
-    ) -> Receipt:
-        """The first decision wins, and the others learn its author. `asked` is the gates' next revision for an edit."""
-        # Check again: the same delivery may have arrived by Signal or Update while the author was identified.
-        repeated = self._find_repeated(decision)
-        if repeated is not None:
-            return self.record_reply(decision, repeated, now, authority)
-        request = self._requests.get(decision.approval_id)
-        if request is None:
-            return self.record_reply(decision, _unknown(decision.approval_id), now, authority)
-        if asked is None:
-            changed, receipt = machine.decide(request, decision, authority, now)
-        else:
-            changed, receipt = machine.apply_edit(request, decision, authority, asked, now)
-        self.record_reply(decision, receipt, now, authority)
-        self._put(changed, now)
-        # Do not cache refusals: the same decision must succeed if it is resent once the directory is back.
-        if receipt.status != "refused" and decision.delivery_id:
-            self._seen[_key(decision)] = receipt
-        return receipt
+    def refuse_edit(self, approval_id: str, number: int, receipt: Receipt) -> None:
+        self._refused_edits[approval_id, number] = self.reject(receipt)
 
-    def apply_due_event(self, approval_id: str, happening: deadlines.DueEvent, now: datetime) -> ApprovalRequest:
-        changed = deadlines.apply_event(self._requests[approval_id], happening, now)
+    def put_off_edit(self, approval_id: str, number: int) -> None:
+        """Judge the edit again at the next look: the gates did not answer."""
+        self._put_off.add((approval_id, number))
+
+    def edited_receipt(self, approval_id: str) -> Receipt:
+        """Return the receipt for the author of an accepted edit."""
+        question = self._questions[approval_id]
+        status = "counted" if question.state == "pending" else "accepted"
+        return replace(settlement_receipt(approval_id, question), status=status, code="")
+
+    def untakable(self, decision: Decision) -> Receipt | None:
+        """Return the receipt of a raw answer that cannot count, as far as the turn knows, or `None`."""
+        taken = self._taken.get(_key(decision))
+        if taken is not None:
+            return replace(taken, code="duplicate")
+        if decision.verdict == "withdrawn":
+            return malformed_receipt("`verdict`: a withdrawal is not a decision; use `cancel`", decision.approval_id)
+        question = self._questions.get(decision.approval_id)
+        if question is None:
+            return _unknown(decision.approval_id)
+        names_this = decision.question_hash in ("", question.question_hash)
+        if not names_this or (decision.revision or 1) != question.revision:
+            return Receipt(status="refused", code="stale", approval_id=question.id, state=question.state)
+        return None if question.state == "pending" else settlement_receipt(question.id, question)
+
+    def keep_receipt(self, decision: Decision, receipt: Receipt) -> None:
+        """Keep the receipt of a raw answer for its repetitions. A refused one is not kept: it may count later."""
+        if decision.delivery_id:
+            self._taken[_key(decision)] = receipt
+
+    def take(self, question: TurnQuestion, reply: AnswersReply, now: datetime) -> None:
+        """Take the state of `question` from the store. A question that the turn has settled keeps its state."""
+        current = self._questions.get(question.id)
+        if current is None or (current.revision, current.state) != (question.revision, "pending"):
+            return
+        seen = self._seen.get((question.id, question.revision), 0)
+        # A store that is older than the turn, after a restore, takes no answer back.
+        if reply.seen < seen:
+            return
+        self._seen[question.id, question.revision] = reply.seen
+        about = {"edited_by": reply.edited_by, "remarks": reply.remarks, "word": reply.word}
+        self._put(replace(current, **about, **dict(reply.settlement)), now)
+
+    def apply_due_event(self, approval_id: str, happening: deadlines.DueEvent, now: datetime) -> TurnQuestion:
+        changed = deadlines.apply_event(self._questions[approval_id], happening, now)
         if changed.state == "pending":
             self.unwritten.add(audit_events.deadline_entry(changed, happening.what, now))
         return self._put(changed, now)
 
     def cancel(self, approval_id: str, by: str, reason: str, now: datetime) -> Receipt:
         """The receipt is `accepted` if this call withdrew the request."""
-        request = self._requests.get(approval_id)
-        if request is None:
+        question = self._questions.get(approval_id)
+        if question is None:
             return self.reject(_unknown(approval_id))
-        if request.state != "pending":
-            return self.reject(machine.settled_receipt(request))
-        withdrawn = self._put(machine.cancel(request, by, reason, now), now)
-        return replace(machine.settled_receipt(withdrawn), status="accepted", code="")
+        if question.state != "pending":
+            return self.reject(settlement_receipt(question.id, question))
+        ended = replace(question, state="cancelled", decided_by=by, decided_at=now, reason=reason)
+        return replace(settlement_receipt(approval_id, self._put(ended, now)), status="accepted", code="")
 
-    def lapse(self, approval_id: str, now: datetime) -> ApprovalRequest:
+    def lapse(self, approval_id: str, now: datetime) -> None:
         """Mark an approval as unused. Its call is asked or judged again."""
-        return self._put(machine.lapse(self._requests[approval_id]), now)
+        question = self._questions[approval_id]
+        if question.state == "approved":
+            self._put(replace(question, state="lapsed"), now)
 
     def receipt(self, approval_id: str) -> Receipt:
         """Return the receipt of a request for a late decision."""
-        request = self._requests.get(approval_id)
-        return _unknown(approval_id) if request is None else machine.settled_receipt(request)
+        question = self._questions.get(approval_id)
+        return _unknown(approval_id) if question is None else settlement_receipt(question.id, question)
 
     def reject(self, receipt: Receipt) -> Receipt:
         """Keeps the last 50 refusals and counts all."""
@@ -194,26 +236,19 @@ class ApprovalBook:
         self.refused += 1
         return receipt
 
-    def record_reply(
-        self, decision: Decision, receipt: Receipt, now: datetime, authority: Authority | None = None
+    def record_refusal(
+        self, decision: Decision, receipt: Receipt, now: datetime, author: Authority | None = None
     ) -> Receipt:
-        """Record a receipt for the audit log, and a refusal also here."""
-        # For a decision accepted by the gateway, the turn's entry proves nothing: do not repeat the proof in the
-        # history.
-        stored = authority is not None and authority.received_at is not None
-        self.unwritten.add(audit_events.attempt_entry(decision, receipt, now, authority, stored=stored))
-        return self.reject(receipt) if receipt.status == "refused" else receipt
+        """Record the refusal of an answer that is not in the store."""
+        self.unwritten.add(audit_events.attempt_entry(decision, receipt, now, author))
+        return self.reject(receipt)
 
-    def _put(self, request: ApprovalRequest, now: datetime) -> ApprovalRequest:
-        before = self._requests.get(request.id)
-        if request.state != "pending" and before is not None and before.state != request.state:
-            self.unwritten.add(audit_events.ended_entry(request, now))
-        self._requests[request.id] = request
-        return request
-
-    def _find_repeated(self, decision: Decision) -> Receipt | None:
-        first = self._seen.get(_key(decision))
-        return None if first is None else replace(first, code="duplicate")
+    def _put(self, question: TurnQuestion, now: datetime) -> TurnQuestion:
+        before = self._questions.get(question.id)
+        if question.state != "pending" and before is not None and before.state != question.state:
+            self.unwritten.add(audit_events.ended_entry(question, now))
+        self._questions[question.id] = question
+        return question
 
 
 def _unknown(approval_id: str) -> Receipt:

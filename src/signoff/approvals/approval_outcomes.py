@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.approval import ApprovalRequest, TurnQuestion
 from signoff.contracts.call import CallOutcome, DenialSource, ToolDenied
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
@@ -56,7 +56,7 @@ def outcome_message(outcome: CallOutcome, code: str) -> Message:
     return Message(role="user", parts=(TextPart(text=Content(inline=part.note)), TextPart(text=value)))
 
 
-def denied_outcome(request: ApprovalRequest) -> CallOutcome:
+def denied_outcome(request: TurnQuestion) -> CallOutcome:
     refusal = ToolDenied(
         source=_SOURCES[request.state],
         approval_id=request.id,
@@ -80,7 +80,7 @@ def denied_outcome(request: ApprovalRequest) -> CallOutcome:
     )
 
 
-def denial_from_request(request: ApprovalRequest, action: str) -> Denial:
+def denial_from_request(request: ApprovalRequest | TurnQuestion, action: str) -> Denial:
     """Record a denial, so that the same `action` is not asked again."""
     return Denial(
         action=action,

@@ -12,7 +12,7 @@ from typing import Any, Final
 from signoff.approvals.audit_buffer import KnownFacts
 from signoff.approvals.edit_diff import row_changes
 from signoff.contracts.activity_messages import Authority, RunTask
-from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.approval import ApprovalRequest, TurnQuestion
 from signoff.contracts.audit import AuditEntry, AuditKind
 from signoff.contracts.call import CallContext, RuleReference, type_from_code
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
@@ -85,12 +85,10 @@ def attempt_entry(
     authority: Authority | None = None,
     *,
     reporter: str = "",
-    stored: bool = False,
 ) -> AuditEntry:
-    """With `stored`, the decision is in the store, and its text and proof in the entry written with it.
+    """`reporter` is `gateway` if that reports it: it knows its people and checks no signature.
 
-    `reporter` is `gateway` if that reports it: it knows its people and checks no signature. The same delivery with the
-    same receipt is one attempt, even if two processes report it.
+    The same delivery with the same receipt is one attempt, even if two processes report it.
     """
     who = authority or Authority(allowed=False)
     decision = _bound(decision)
@@ -100,8 +98,6 @@ def attempt_entry(
     # The stream already identifies the turn.
     named = parse_approval_id(decision.approval_id)
     about = decision.approval_id if named is None else named.call
-    if stored:
-        decision = replace(decision, question_hash="", reason="", signature="", key_id="", received_at=None)
     return _of_approval(
         decision.approval_id,
         "attempt",
@@ -116,11 +112,11 @@ def attempt_entry(
         remember=None if decision.remember is None else fingerprint(decision.remember.model_dump(mode="json")),
         reason=decision.reason,
         channel=decision.channel,
-        assurance="" if stored else who.assurance if authority else decision.assurance,
+        assurance=who.assurance if authority else decision.assurance,
         person_id="" if who.person_id == who.subject else who.person_id,
         on_behalf=who.on_behalf,
         reporter=reporter,
-        unsigned=None if reporter or stored else who.unsigned if authority else not decision.signature,
+        unsigned=None if reporter else who.unsigned if authority else not decision.signature,
         key_id=decision.key_id,
         signature=decision.signature,
         received_at=None if decision.received_at is None else decision.received_at.isoformat(),
@@ -152,7 +148,7 @@ def rejected_entry(receipt: Receipt, at: datetime, *, subject: str, channel: str
     )
 
 
-def ended_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
+def ended_entry(request: ApprovalRequest | TurnQuestion, at: datetime) -> AuditEntry:
     """The counted decisions are in the entries of their attempts and of the call's execution."""
     return _of_request(
         request,
@@ -168,7 +164,7 @@ def ended_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
     )
 
 
-def deadline_entry(request: ApprovalRequest, what: str, at: datetime) -> AuditEntry:
+def deadline_entry(request: ApprovalRequest | TurnQuestion, what: str, at: datetime) -> AuditEntry:
     # Use the count instead of the time: turn and gateway see the same event at different times.
     which = request.reminded if what == "remind" else 1
     return _of_request(
@@ -307,19 +303,10 @@ def _shorten(name: str) -> str:
 
 
 def _of_request(
-    request: ApprovalRequest, kind: AuditKind, key: str, at: datetime, subject: str, **facts: Any
+    request: ApprovalRequest | TurnQuestion, kind: AuditKind, key: str, at: datetime, subject: str, **facts: Any
 ) -> AuditEntry:
-    return AuditEntry(
-        stream=TurnKey(request.tenant, request.session, request.turn).workflow_id,
-        key=key,
-        kind=kind,
-        at=at,
-        tenant=request.tenant,
-        subject=subject,
-        data=drop_empty(
-            {"approval": request.id, "revision": request.revision, "call": request.call, "tool": request.tool, **facts}
-        ),
-    )
+    about: dict[str, Any] = {"revision": request.revision, "call": request.call, "tool": request.tool}
+    return _of_approval(request.id, kind, key, at, subject, **about, **facts)
 
 
 def _of_life(

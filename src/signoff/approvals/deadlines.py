@@ -5,11 +5,12 @@ Every function takes the time as a parameter.
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
-from signoff.contracts.approval import ApprovalRequest, ApproverGroup
+from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Timed
 from signoff.formats.replace import replace
 
+_TimedT = TypeVar("_TimedT", bound=Timed)
 Happening: TypeAlias = Literal["remind", "escalate", "deadline"]
 
 
@@ -21,7 +22,7 @@ class DueEvent(NamedTuple):
     what: Happening
 
 
-def open_request(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
+def open_request(request: _TimedT, now: datetime) -> _TimedT:
     return replace(
         request,
         state="pending",
@@ -32,7 +33,7 @@ def open_request(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
     )
 
 
-def advance(request: ApprovalRequest, until: datetime) -> ApprovalRequest:
+def advance(request: _TimedT, until: datetime) -> _TimedT:
     """Apply all events before `until`, including the deadline."""
     while (coming := next_event(request)) is not None and coming.at < until:
         request = apply_event(request, coming, coming.at)
@@ -48,7 +49,7 @@ def list_events(request: ApprovalRequest, until: datetime) -> list[tuple[DueEven
     return events
 
 
-def next_event(request: ApprovalRequest) -> DueEvent | None:
+def next_event(request: Timed) -> DueEvent | None:
     """The deadline is the last moment. `None` if the request does not wait."""
     if request.state != "pending" or request.expires_at is None:
         return None
@@ -59,7 +60,7 @@ def next_event(request: ApprovalRequest) -> DueEvent | None:
     return min((*coming, DueEvent(request.expires_at, "deadline")), key=lambda each: each.at)
 
 
-def apply_event(request: ApprovalRequest, happening: DueEvent, now: datetime) -> ApprovalRequest:
+def apply_event(request: _TimedT, happening: DueEvent, now: datetime) -> _TimedT:
     """No effect if the request no longer waits for `happening`."""
     # A decision or an edit may have arrived since the timer was set. Then its event is no longer due.
     if next_event(request) != happening:
@@ -80,7 +81,7 @@ def first_approvers(request: ApprovalRequest) -> tuple[str, ...]:
     return tuple(each for each in request.approvers if each not in request.escalate_to)
 
 
-def escalate(request: ApprovalRequest) -> ApprovalRequest:
+def escalate(request: _TimedT) -> _TimedT:
     """Allow `escalate_to` to decide. Only a pending request changes."""
     if request.state != "pending" or request.escalated:
         return request
@@ -95,7 +96,7 @@ def escalated_groups(groups: Sequence[ApproverGroup], to: Sequence[str]) -> tupl
     return tuple(replace(group, of=tuple(dict.fromkeys((*group.of, *to)))) for group in groups)
 
 
-def expire(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
+def expire(request: _TimedT, now: datetime) -> _TimedT:
     """Time out a pending request, or escalate and extend it once by `timeout`. Others do not change."""
     if request.state != "pending":
         return request
@@ -105,14 +106,19 @@ def expire(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
     return replace(request, state="timed_out", decided_at=now)
 
 
-def last_moment(request: ApprovalRequest) -> datetime | None:
+def is_final(request: Timed) -> bool:
+    """Return whether the next deadline ends a pending request."""
+    return not _may_be_put_off(request)
+
+
+def last_moment(request: Timed) -> datetime | None:
     """Includes a possible extension. `None` without a deadline."""
     if request.expires_at is None or not _may_be_put_off(request):
         return request.expires_at
     return _after(request.expires_at, request.timeout)
 
 
-def _may_be_put_off(request: ApprovalRequest) -> bool:
+def _may_be_put_off(request: Timed) -> bool:
     return request.on_timeout == "escalate" and not request.extended
 
 

@@ -12,10 +12,10 @@ clock. For timed events see `deadlines`.
 from datetime import datetime, timedelta
 from typing import Any
 
-from signoff.approvals import binding, deadlines
+from signoff.approvals import deadlines
 from signoff.approvals.quorum import progress
 from signoff.contracts.activity_messages import Authority
-from signoff.contracts.approval import ApprovalRequest, Vote
+from signoff.contracts.approval import ApprovalRequest, Settlement, Vote
 from signoff.contracts.content import Words
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import CLOCKS_APART_SECONDS, REASON_CHARS
@@ -70,88 +70,30 @@ def examine(request: ApprovalRequest, decision: Decision, authority: Authority, 
     return _expired_receipt(request) if _is_over(request, authority.received_at or now) else None
 
 
-def decide(
-    request: ApprovalRequest, decision: Decision, authority: Authority, now: datetime
-) -> tuple[ApprovalRequest, Receipt]:
-    """A refusal returns `request` unchanged.
-
-    A quorum counts different people. Each casts one vote, their own or a delegator's, in one place of a group. One
-    denial ends the request if `veto` is set. Use `apply_edit` for a decision with `edited_args`.
-    """
-    receipt = examine(request, decision, authority, now)
-    if receipt is not None:
-        return request, receipt
-    if decision.edited_args is not None:
-        return request, refusal(request, "malformed", "`edited_args`: these make a new revision")
-    return _add_vote(request, decision, authority, authority.received_at or now)
-
-
-def apply_edit(
-    request: ApprovalRequest, decision: Decision, authority: Authority, asked: ApprovalRequest, now: datetime
-) -> tuple[ApprovalRequest, Receipt]:
-    """Return the next revision, with the edited arguments and the editor's vote.
-
-    A refusal returns `request` unchanged. `asked` is the gates' result.
-    """
-    receipt = examine(request, decision, authority, now)
-    if receipt is not None:
-        return request, receipt
-    revised = replace(
-        asked,
-        # The gates judge an edit without the model's words. Keep them for the approvers.
-        card=replace(asked.card, agent_says=request.card.agent_says),
-        edited_by=authority.subject,
-        edited_name=authority.name,
-        before=request.card.rows,
-    )
-    # The gates' result came through an activity: check that the editor signed this revision.
-    if not binding.is_answer_to(decision, revised, revised.question_hash):
-        return request, refusal(request, "stale")
-    if authority.subject in revised.proposers:
-        return revised, _counted_receipt(revised, "")
-    return _add_vote(revised, decision, authority, authority.received_at or now)
-
-
-def cancel(request: ApprovalRequest, by: str, reason: str, now: datetime) -> ApprovalRequest:
-    """Only a pending request changes."""
-    if request.state != "pending":
-        return request
-    return replace(request, state="cancelled", decided_by=by, decided_at=now, reason=reason)
-
-
-def lapse(request: ApprovalRequest) -> ApprovalRequest:
-    """Return an approval as unused, because it was too late or the tool changed.
-
-    Others are returned unchanged.
-    """
-    return replace(request, state="lapsed") if request.state == "approved" else request
-
-
-def approving_decisions(request: ApprovalRequest) -> tuple[Decision, ...]:
-    """Return the decisions that approve this revision of `request`, each by another person."""
-    return tuple(vote.decision for vote in request.votes if vote.verdict == "approved")
-
-
 def stale_receipt(request: ApprovalRequest) -> Receipt:
     return refusal(request, "stale")
 
 
 def settled_receipt(request: ApprovalRequest) -> Receipt:
-    """For queries and late decisions. `pending` if the request still waits."""
-    if request.state == "pending":
-        return replace(_counted_receipt(request, ""), status="pending")
+    """For late decisions. `pending` if the request still waits."""
+    return replace(settlement_receipt(request.id, request), **_course(request))
+
+
+def settlement_receipt(approval_id: str, settled: Settlement) -> Receipt:
+    """Return the receipt of a request without the count of its votes. `pending` if it still waits."""
+    if settled.state == "pending":
+        return Receipt(status="pending", approval_id=approval_id, state="pending")
     return Receipt(
         status="refused",
-        code=_SETTLED_CODES[request.state],
-        approval_id=request.id,
-        state=request.state,
-        verdict=request.state if request.state in _VERDICTS else "",
-        decided_by=request.decided_by,
-        decided_name=request.decided_name,
-        decided_at=request.decided_at,
-        channel=request.decided_channel,
-        reason=request.reason,
-        **_course(request),
+        code=_SETTLED_CODES[settled.state],
+        approval_id=approval_id,
+        state=settled.state,
+        verdict=settled.state if settled.state in _VERDICTS else "",
+        decided_by=settled.decided_by,
+        decided_name=settled.decided_name,
+        decided_at=settled.decided_at,
+        channel=settled.decided_channel,
+        reason=settled.reason,
     )
 
 
@@ -296,13 +238,6 @@ def deciding_votes(request: ApprovalRequest) -> tuple[Vote, ...]:
 def _deciders(request: ApprovalRequest, last: Vote) -> str:
     names = [each.name or each.subject for each in request.votes if each.verdict == last.verdict]
     return ", ".join(names) if len(names) > 1 else last.name
-
-
-def _add_vote(
-    request: ApprovalRequest, decision: Decision, authority: Authority, now: datetime
-) -> tuple[ApprovalRequest, Receipt]:
-    after = count_vote(request, vote_of(decision, authority, now))
-    return after, receipt_after(request, after)
 
 
 def vote_holder(vote: Vote) -> str:

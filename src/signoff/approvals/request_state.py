@@ -3,7 +3,7 @@
 Every reader of a request's state uses this module.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -75,9 +75,11 @@ def request_at(
         if answer.revision != question.revision:
             request = replace(request, edited_by=answer.vote.subject, edited_name=answer.vote.name)
         request = machine.count_vote(request, answer.vote)
-    if question.ended_at is not None and request.state in ("pending", "approved"):
-        return _end(request, question)
-    return deadlines.advance(request, moment)
+    if question.ended_at is None:
+        return deadlines.advance(request, moment)
+    if question.ended_as == "expired":
+        request = deadlines.advance(request, question.ended_at)
+    return _end(request, question) if request.state in ("pending", "approved") else request
 
 
 def edit_stands(answers: Iterable[StoredAnswer], revision: int, delivery: str) -> bool:
@@ -91,6 +93,22 @@ def edit_stands(answers: Iterable[StoredAnswer], revision: int, delivery: str) -
         return False
     own = next((each for each in valid if each.vote.decision.delivery_id == delivery), None)
     return own is None or not any(each.number > own.number and each.vote.subject == own.vote.subject for each in valid)
+
+
+def pending_edits(question: Question, latest: Question, answers: Sequence[StoredAnswer]) -> list[StoredAnswer]:
+    """Return the answers that edit `question` and may still replace it, in order.
+
+    Only the edit that made `latest` if that has replaced `question`: a reset turn may have lost it.
+    """
+    edits = [
+        each
+        for each in answers
+        if each.revision == question.revision and not each.void and each.vote.decision.edited_args is not None
+    ]
+    if latest.revision != question.revision:
+        made = latest.edit_delivery if latest.edit_of == question.revision else ""
+        return [each for each in edits if made and each.vote.decision.delivery_id == made]
+    return [each for each in edits if edit_stands(answers, each.revision, each.vote.decision.delivery_id)]
 
 
 def with_browser(decision: Decision, browser: str) -> Decision:
@@ -146,6 +164,8 @@ def _counts(question: Question, answer: StoredAnswer, answers: Iterable[StoredAn
 def _end(request: ApprovalRequest, question: Question) -> ApprovalRequest:
     if request.state == "approved":
         return replace(request, state="lapsed", decided_at=question.ended_at)
+    if question.ended_as == "expired":
+        return replace(request, state="timed_out", decided_at=question.ended_at)
     reason = ENDINGS.get(question.ended_as or "", "")
     return replace(request, state="cancelled", decided_at=question.ended_at, reason=reason)
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from signoff.contracts.approval import ApprovalRequest, CardRow, EditMode, Terms
+from signoff.contracts.approval import ApprovalRequest, Settlement, TurnQuestion
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import (
     CallContext,
@@ -152,8 +152,8 @@ class GateTask(ActivityMessage):
     """The revision of the call's question with answers that are used up. The next question has a later revision."""
     agent_says: str = ""
     """The model's text with the calls."""
-    edit: Decision | None = None
-    """The decision that edited the arguments. The gates check it themselves."""
+    edit: int = 0
+    """The number of the stored answer that edited the call's arguments, or 0. The gates read it themselves."""
     changed_by: str = ""
     """The editor of a call that is judged again: it needs approval."""
     doubt: int = 0
@@ -219,40 +219,6 @@ class RunOptions(FrozenModel):
     """True if an external call without a report needs a question about its outcome."""
 
 
-class QuestionReference(Terms):
-    """A turn's data about a question of the gates. The store's row holds all of it.
-
-    Fields have the names and meanings of `Question`.
-    """
-
-    kind: Literal["approval", "in_doubt"] = "approval"
-    code: str = ""
-    revision: int = 1
-    question_hash: str
-    """The SHA-256 of the question, which answers name."""
-    effect: str
-    """The one line that describes the effect."""
-    note: str = ""
-    rows: tuple[CardRow, ...] = ()
-    """The shown arguments, if they are editable: the note to the model lists the changes."""
-    args: Content | None = None
-    """The arguments, if they differ from the turn's own call."""
-    definition: str = ""
-    """For an edit's question: the turn checks the arguments with it."""
-    doubt_of: int = 0
-    edit_of: int = 0
-    edit_delivery: str = ""
-    veto: bool = True
-    require_reason: bool = False
-    allow_self: bool = False
-    edit: EditMode = "off"
-    proposers: tuple[str, ...] = ()
-    allow_remember: bool = False
-    accept_unsigned: bool = False
-    level: str = "user"
-    opened_at: datetime | None = None
-
-
 class GateDecision(FrozenModel):
     """The gates' decision on one call: run it, ask approvers first, or its outcome."""
 
@@ -263,7 +229,7 @@ class GateDecision(FrozenModel):
     action: str = ""
     """The start of the SHA-256 of the call's tool and arguments: equal calls have equal actions."""
     grant: str = ""
-    question: QuestionReference | None = None
+    question: TurnQuestion | None = None
     """The question about the call, if any."""
     request: ApprovalRequest | None = Field(default=None, exclude=True)
     """The whole request, for callers in the same process. It is never sent."""
@@ -371,21 +337,6 @@ class EventTask(ActivityMessage):
     """Time limit of the handler."""
 
 
-class AnswersTask(ActivityMessage):
-    """Input of `signoff.answers`: requests the stored answers to one revision of a question."""
-
-    approval: str
-    """The approval id."""
-    revision: int
-
-
-class StoredAnswers(ActivityMessage):
-    """Result of `signoff.answers`."""
-
-    decisions: tuple[Decision, ...] = ()
-    """The answers, in stored order."""
-
-
 class Authority(ActivityMessage):
     """Result of `signoff.identify`: whether an author may decide, and as which person."""
 
@@ -411,10 +362,51 @@ class Authority(ActivityMessage):
     """When the gateway received a validly signed decision. `None` for an unsigned one."""
     note: str = ""
     """A sentence for the author in addition to `code`: why their answer cannot be remembered."""
-    taken: Decision | None = None
-    """A raw answer as stored just now, completed."""
+
+
+class Wake(FrozenModel):
+    """The gateway's hint to a turn that the store has a new answer. The turn reads the answer from the store."""
+
+    approval_id: str
+    revision: int
+    """The revision that the answer decides."""
+    number: int
+    """The number of the answer within its approval."""
+
+
+class AnswersTask(ActivityMessage):
+    """Input of `signoff.answers`: requests the state of a question by its stored answers."""
+
+    approval: str
+    """The approval id."""
+    revision: int = 1
+    raw: Decision | None = None
+    """An answer that bypassed the gateway, to store first."""
+    refused: tuple[int, ...] = ()
+    """The numbers of the answers whose edits the gates have refused."""
+    is_over: bool = False
+    """True at the deadline: a question that no answer has settled expires."""
+
+
+class AnswersReply(ActivityMessage):
+    """Result of `signoff.answers`."""
+
+    seen: int = 0
+    """The number of the approval's latest answer. 0 if the question was not read."""
+    settlement: Settlement = Settlement()
+    """The state of the asked revision."""
+    edits: tuple[int, ...] = ()
+    """The numbers of the answers whose edits the gates have still to judge, in order."""
+    edited_by: str = ""
+    """The id of the last person who edited the arguments, or ""."""
+    remarks: str = ""
+    """The approvers' edits and remarks, for the model."""
+    word: Decision | None = None
+    """The deciding answer that the call took effect."""
     receipt: Receipt | None = None
-    """The receipt of a raw answer that was not stored, or that waits for a gateway."""
+    """The receipt of the raw answer."""
+    author: Authority | None = None
+    """The author of the raw answer, as far as known."""
 
 
 class ModelTool(FrozenModel):

@@ -181,8 +181,75 @@ JUDGED_SECONDS: Final = 60.0
 """Maximum seconds between a call's judgement and its question."""
 
 
-Ending = Literal["cancelled", "lapsed", "superseded", "not_asked"]
-"""How a turn ended its question, always without a run. `unsigned`: a raw message answered it."""
+Ending = Literal["cancelled", "lapsed", "superseded", "not_asked", "expired"]
+"""How a turn ended its question, always without a run. `expired`: at its deadline."""
+
+
+class Settlement(FrozenModel):
+    """How a request was settled, if it was."""
+
+    state: ApprovalState = "pending"
+    decided_by: str = ""
+    """The id of the person with the deciding answer, the last of several, or ""."""
+    decided_name: str = ""
+    """The names of all deciding people in order, separated by commas."""
+    decided_at: datetime | None = None
+    """When it was decided, in UTC."""
+    decided_channel: str = ""
+    """The channel of the deciding answer."""
+    reason: str = ""
+    """The given reason."""
+
+
+class Timed(Terms, Settlement):
+    """A request's terms as time changes them."""
+
+    opened_at: datetime | None = None
+    """When its question was written, by the store's clock (UTC)."""
+    reminded: int = 0
+    """Number of reminders."""
+    escalated: bool = False
+    """True after an escalation."""
+    extended: bool = False
+    """True if its deadline was extended."""
+    expires_at: datetime | None = None
+    """Its deadline, in UTC."""
+    remind_at: tuple[datetime, ...] = ()
+    """When reminders are due, in UTC."""
+    escalate_at: datetime | None = None
+    """When it escalates, in UTC. `None`: never, or already done."""
+
+
+class TurnQuestion(Timed):
+    """A turn's memory of its question. The store's row holds all of it.
+
+    The gates send neither times nor fields that the turn knows from the call. Other fields have the names and meanings
+    of `Question`.
+    """
+
+    id: str = ""
+    call: str = ""
+    tool: str = ""
+    args: Content | None = None
+    """The arguments that run after approval. The gates omit them if they are those of the turn's call."""
+    digest: str = ""
+    rule: RuleReference | None = None
+    kind: Literal["approval", "in_doubt"] = "approval"
+    code: str = ""
+    revision: int = 1
+    question_hash: str
+    """The SHA-256 of the question, which answers name."""
+    effect: str
+    """The one line that describes the effect."""
+    note: str = ""
+    """The note on the card."""
+    level: str = "user"
+    edited_by: str = ""
+    """The id of the last person who edited the arguments, or ""."""
+    remarks: str = ""
+    """The approvers' edits and remarks, for the model."""
+    word: Decision | None = None
+    """The deciding answer that the call took effect."""
 
 
 class Question(Terms):
@@ -287,7 +354,7 @@ class Question(Terms):
         return abs((self.judged_at - self.opened_at).total_seconds())
 
 
-class ApprovalRequest(Question):
+class ApprovalRequest(Question, Timed):
     """A question with its card, and the effects of answers and time."""
 
     question_hash: str = ""
@@ -308,28 +375,5 @@ class ApprovalRequest(Question):
     """
     late_report: LateReport | None = None
     """For `in_doubt`: the agent's late report, its text truncated to a card's length."""
-    reminded: int = 0
-    """Number of reminders."""
-    escalated: bool = False
-    """True after an escalation."""
-    extended: bool = False
-    """True if its deadline was extended."""
-    expires_at: datetime | None = None
-    """Its deadline, in UTC."""
-    remind_at: tuple[datetime, ...] = ()
-    """When reminders are due, in UTC."""
-    escalate_at: datetime | None = None
-    """When it escalates, in UTC. `None`: never, or already done."""
-    state: ApprovalState = "pending"
     votes: tuple[Vote, ...] = ()
     """The counted answers."""
-    decided_by: str = ""
-    """The id of the person with the deciding answer, the last of several, or ""."""
-    decided_name: str = ""
-    """The names of all deciding people in order, separated by commas."""
-    decided_at: datetime | None = None
-    """When it was decided, in UTC."""
-    decided_channel: str = ""
-    """The channel of the deciding answer."""
-    reason: str = ""
-    """The given reason."""

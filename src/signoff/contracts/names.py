@@ -15,7 +15,6 @@ HANDLER_RUN: Final = "HandlerRun"
 
 MODEL: Final = "signoff.model"
 GATE: Final = "signoff.gate"
-IDENTIFY: Final = "signoff.identify"
 OUTCOME: Final = "signoff.outcome"
 RECORD: Final = "signoff.record"
 ANSWERS: Final = "signoff.answers"

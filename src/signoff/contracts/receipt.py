@@ -31,7 +31,9 @@ class Receipt(FrozenModel):
     """The result of one attempt to decide."""
 
     status: ReceiptStatus
-    """Whether the attempt counted. `pending`: sent as a Signal, with a still unknown effect."""
+    """Whether the attempt counted. `pending`: stored, but a worker must still check the edited arguments, or a gateway
+    the unsigned answer.
+    """
     code: ReceiptCode = ""
     """Why it did not count, or ""."""
     why: ReceiptReason = ""

@@ -53,6 +53,8 @@ class Taken:
 
     receipt: Receipt
     vote: Vote | None = None
+    number: int = 0
+    """The number of the answer."""
     author: Authority | None = None
     """`None` if not looked up."""
     change: str = ""
@@ -96,7 +98,7 @@ class AnswerTaker:
         # Turns look only at answers with a time: store none without one.
         received = decision.received_at or self._clock()
         decision = _with_own_delivery(rows, replace(decision, received_at=received))
-        repeated = _find_repeated(rows, decision)
+        repeated = find_repeated(rows, decision)
         if repeated is not None:
             return Taken(repeated)
         asked = rows.request(rows.latest, received)
@@ -117,17 +119,17 @@ class AnswerTaker:
         vote = vote_of(signed, found, received)
         if decision.edited_args is not None:
             # The gates judge the edited call, so the edit settles nothing yet.
-            add_answer(connection, rows, vote, settles=False, arrived=arrived, handed=handed)
+            number = add_answer(connection, rows, vote, settles=False, arrived=arrived, handed=handed)
             receipt = Receipt(status="pending", approval_id=asked.id, state=asked.state, verdict=decision.verdict)
-            return self._added(connection, rows, vote, receipt, found)
+            return self._added(connection, rows, vote, number, receipt, found)
         after = count_vote(asked, vote)
         if after is asked:
             return Taken(receipt_after(asked, after), author=found)
         settles = after.state != "pending"
-        add_answer(connection, rows, vote, settles=settles, arrived=arrived, handed=handed)
+        number = add_answer(connection, rows, vote, settles=settles, arrived=arrived, handed=handed)
         if beside is not None:
             beside(connection, after)
-        return self._added(connection, rows, vote, receipt_after(asked, after), found)
+        return self._added(connection, rows, vote, number, receipt_after(asked, after), found)
 
     def undo_locked(
         self,
@@ -173,16 +175,16 @@ class AnswerTaker:
         void_answer(connection, asked.id, vote.decision.delivery_id, (denial.revision,))
         # Void as well: the undo is no vote, and its turn does not know of the denial.
         undo_vote = vote_of(signed, author, self._clock())
-        add_answer(connection, rows, undo_vote, settles=False, handed=True, void=True)
+        number = add_answer(connection, rows, undo_vote, settles=False, handed=True, void=True)
         receipt = receipt_after(asked, without)
-        return self._added(connection, rows, undo_vote, receipt, author).receipt
+        return self._added(connection, rows, undo_vote, number, receipt, author).receipt
 
     def _added(
-        self, connection: Connection, rows: ApprovalRows, vote: Vote, receipt: Receipt, author: Authority
+        self, connection: Connection, rows: ApprovalRows, vote: Vote, number: int, receipt: Receipt, author: Authority
     ) -> Taken:
         """Record the decision together with its row. The turn may hold back its own entry with the same key."""
         entry_writer([audit_events.attempt_entry(vote.decision, receipt, self._clock(), author)])(connection)
-        return Taken(receipt, vote, author, rows.latest.edit_delivery)
+        return Taken(receipt, vote, number, author, rows.latest.edit_delivery)
 
 
 def authority_of(vote: Vote) -> Authority:
@@ -249,7 +251,8 @@ def _content_of(decision: Decision) -> list[Any]:
     return [decision.verdict, decision.edited_args, decision.result]
 
 
-def _find_repeated(rows: ApprovalRows, decision: Decision) -> Receipt | None:
+def find_repeated(rows: ApprovalRows, decision: Decision) -> Receipt | None:
+    """Return the receipt of a stored answer with the same delivery id, or `None`."""
     for answer in rows.answers:
         if answer.vote.decision.delivery_id != decision.delivery_id:
             continue

@@ -109,8 +109,9 @@ class RawAnswerTaker:
 
 def _find_taken(rows: ApprovalRows | None, earlier: RawReceipt) -> Taken:
     answers = () if rows is None or not earlier.delivery else rows.answers
-    votes = (each.vote for each in answers if not each.void)
-    return Taken(earlier.receipt, next((each for each in votes if each.decision.delivery_id == earlier.delivery), None))
+    valid = (each for each in answers if not each.void)
+    answer = next((each for each in valid if each.vote.decision.delivery_id == earlier.delivery), None)
+    return Taken(earlier.receipt) if answer is None else Taken(earlier.receipt, answer.vote, answer.number)
 
 
 def _leave_unsigned(decision: Decision) -> Decision:

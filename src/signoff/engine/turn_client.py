@@ -1,7 +1,6 @@
 """Starts turns, reads their state and delivers decisions over Temporal."""
 
 import hashlib
-import uuid
 from datetime import UTC, timedelta
 from typing import Any, Final
 
@@ -25,10 +24,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from signoff.approvals.approval_book import malformed_receipt
 from signoff.contracts import names
+from signoff.contracts.activity_messages import Wake
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical_json import NotCanonical, canonical_json, nesting
-from signoff.contracts.decision import Decision
-from signoff.contracts.errors import ConfigError, Conflict, NotFound, Refused, ServerUnavailable
+from signoff.contracts.errors import ConfigError, Conflict, Refused, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id
 from signoff.contracts.limits import MAX_NESTING, REQUEST_BODY_BYTES
 from signoff.contracts.message import Message, TextPart
@@ -48,6 +47,7 @@ from signoff.formats.bounds import bounds_problem
 from signoff.formats.nearest_name import cut_text
 from signoff.formats.replace import replace
 from signoff.keys.signature_form import unsigned_principal, with_nonce
+from signoff.store.questions.answers import OwedAnswer
 from signoff.workflows import start_options
 
 _OURS: Final = ("ModelUnavailable", "StoreUnavailable")
@@ -188,17 +188,6 @@ class TurnClient(RunClient):
             raise missing(error, key.workflow_id) from None
         return result
 
-    async def request(self, approval_id: str) -> ApprovalRequest:
-        """Raises `NotFound`. The request may be settled."""
-        key = parse_approval_id(approval_id)
-        if key is None:
-            raise NotFound(f"`{approval_id}` is no approval id")
-        view = await self.view(key.turn)
-        for call in view.calls:
-            if call.call == key.call and call.approval is not None:
-                return call.approval
-        raise NotFound(f"there is no request `{approval_id}`")
-
     async def pending(self, key: TurnKey) -> list[ApprovalRequest]:
         found: list[ApprovalRequest] = await self.query(key, names.PENDING_APPROVALS, list[ApprovalRequest])
         return found
@@ -207,72 +196,46 @@ class TurnClient(RunClient):
         found: list[Message] = await self.query(key, names.TRANSCRIPT, list[Message])
         return found
 
-    async def decide(self, decision: Decision) -> Receipt:
-        """Deliver a decision to its turn and return the receipt. Never raises an error of the turn.
+    async def wake(self, owed: OwedAnswer) -> Receipt:
+        """Tell a turn that the store has an answer. Never raises an error of the turn.
 
-        Sends an Update. If no worker accepts it in 3 s, or one drops it, sends the same decision as a Signal (receipt
-        `pending`). Raises `ServerUnavailable` if the Temporal server itself does not answer.
+        Sends an Update. If no worker accepts it in 3 s, or one drops it, sends a Signal (receipt `pending`). Raises
+        `ServerUnavailable` if the Temporal server itself does not answer.
         """
-        key = parse_approval_id(decision.approval_id)
+        hint = Wake(approval_id=owed.approval, revision=owed.vote.decision.revision or 1, number=owed.number)
+        key = parse_approval_id(owed.approval)
         if key is None:
-            return malformed_receipt("`approval_id`: no such id", decision.approval_id)
-        # Create the id here, not in the turn: the Update and a later Signal must be the same answer.
-        if not decision.delivery_id:
-            decision = replace(decision, delivery_id=uuid.uuid4().hex)
+            return malformed_receipt("`approval_id`: no such id", owed.approval)
+        # A restored store gives numbers again, and the server would repeat its reply to an earlier answer.
+        name = f"{owed.number}:{key.call}:{hint.revision}:{owed.vote.at.isoformat()}"
+        return await self.deliver(key, name, hint.model_dump(mode="json"))
+
+    async def deliver(self, key: ApprovalKey, name: str, body: dict[str, Any]) -> Receipt:
+        """Send an answer, or a hint to one, to its turn. Equal names are one message. Raises as `wake`."""
         handle = self.handle(key.turn)
-        body = decision.model_dump(mode="json", exclude_defaults=True)
         try:
-            return await self._update(handle, names.DECIDE, key, decision, body)
+            return await self._update(handle, key, name, body)
         except WorkflowUpdateRPCTimeoutOrCancelledError:
-            return await self._as_signal(handle, body, decision)
+            return await self._as_signal(handle, body, key.id)
         except WorkflowUpdateFailedError as error:
-            return await self._untaken_receipt(handle, body, decision, error)
+            return await self._untaken_receipt(handle, body, key.id, error)
         except RPCError as error:
             if error.status in NO_MORE_UPDATES:
-                return await self._as_signal(handle, body, decision)
-            return await self._after_the_end(handle, decision.approval_id, error)
-
-    async def withdraw(self, wish: Decision) -> Receipt:
-        """The call ends as denied (cancelled). The verdict of `wish` is `withdrawn`."""
-        approval_id = wish.approval_id
-        key = parse_approval_id(approval_id)
-        if key is None:
-            return malformed_receipt("`approval_id`: no such id", approval_id)
-        if not wish.delivery_id:
-            wish = replace(wish, delivery_id=uuid.uuid4().hex)
-        handle = self.handle(key.turn)
-        body = wish.model_dump(mode="json", exclude_defaults=True)
-        try:
-            return await self._update(handle, names.CANCEL, key, wish, body)
-        # There is no Signal for withdrawing. If the Update still applies, it has the intended effect.
-        except (WorkflowUpdateRPCTimeoutOrCancelledError, WorkflowUpdateFailedError):
-            return _unheard_receipt(approval_id)
-        except RPCError as error:
-            # A turn with a failing task accepts no Update at present.
-            if error.status == RPCStatusCode.FAILED_PRECONDITION:
-                return _unheard_receipt(approval_id)
-            return await self._after_the_end(handle, approval_id, error)
+                return await self._as_signal(handle, body, key.id)
+            return await self._after_the_end(handle, key.id, error)
 
     async def _update(
-        self,
-        handle: WorkflowHandle[Any, Any],
-        update: str,
-        key: ApprovalKey,
-        decision: Decision,
-        body: dict[str, Any],
+        self, handle: WorkflowHandle[Any, Any], key: ApprovalKey, name: str, body: dict[str, Any]
     ) -> Receipt:
         """A repetition during the wait is still one Update."""
         # The id must identify the answer: the server repeats its first result for a known id, ignoring the rest. Ids
-        # belong to one workflow, so they need neither session nor turn.
-        kind = "" if update == names.DECIDE else f"{update}:"
-        update_id = f"{kind}{decision.delivery_id}:{key.call}:{decision.revision or 1}"
-        # An Update's id appears five times in the history of its turn.
-        named = hashlib.sha256(update_id.encode(errors="surrogatepass")).hexdigest()[:_UPDATE_HEX]
+        # belong to one workflow, so they need neither session nor turn. An id appears five times in the history.
+        named = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:_UPDATE_HEX]
         tried = f"{key.turn.workflow_id}:{named}"
         tries = self._undecided.get(tried, 0)
         sent = execute_update(
             handle,
-            update,
+            names.DECIDE,
             body,
             id=f"{named}:{tries}" if tries else named,
             result_type=Receipt,
@@ -311,29 +274,29 @@ class TurnClient(RunClient):
         except RPCError as error:
             raise missing(error, key.workflow_id) from None
 
-    async def _as_signal(self, handle: WorkflowHandle[Any, Any], body: dict[str, Any], decision: Decision) -> Receipt:
-        # The Update that timed out may still apply. The shared delivery id makes the second one a duplicate.
+    async def _as_signal(self, handle: WorkflowHandle[Any, Any], body: dict[str, Any], approval_id: str) -> Receipt:
+        # The Update that timed out may still apply. The turn then finds nothing new.
         try:
             await handle.signal(names.APPROVAL_RESPONSE, body, rpc_timeout=self._patience)
         except RPCError as error:
-            return await self._after_the_end(handle, decision.approval_id, error)
-        return Receipt(status="pending", approval_id=decision.approval_id, verdict=decision.verdict)
+            return await self._after_the_end(handle, approval_id, error)
+        return Receipt(status="pending", approval_id=approval_id)
 
     async def _untaken_receipt(
         self,
         handle: WorkflowHandle[Any, Any],
         body: dict[str, Any],
-        decision: Decision,
+        approval_id: str,
         error: WorkflowUpdateFailedError,
     ) -> Receipt:
         cause = error.cause
         # Compare the type: to the SDK, a validator's refusal and an Update aborted by the turn's end are the same
         # error.
         if isinstance(cause, ApplicationError) and cause.type == "ValueError":
-            return malformed_receipt(cause.message, decision.approval_id)
+            return malformed_receipt(cause.message, approval_id)
         # Either the turn has closed, which the Signal detects as well, or a worker dropped the Update. The SDK's core
         # does that if a turn is queried while several answers arrive. The turn then continues without the answer.
-        return await self._as_signal(handle, body, decision)
+        return await self._as_signal(handle, body, approval_id)
 
     async def _after_the_end(self, handle: WorkflowHandle[Any, Any], approval_id: str, error: RPCError) -> Receipt:
         if error.status != RPCStatusCode.NOT_FOUND:

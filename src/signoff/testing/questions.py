@@ -48,7 +48,6 @@ async def ask(
     check. Raises ValueError if the gates would refuse the edit.
     """
     part = CallPart(call=call, tool=tool.name, args=Content(inline=dict(args)))
-    task = GateTask(ctx=ctx, calls=(part,), doubt=doubt, edit=edit)
     digest = digest_of(ctx, call, tool, args)
     if doubt:
         found = await judge_past_call(deps.catalog, ctx, part, args, deps.clock())
@@ -60,7 +59,9 @@ async def ask(
     writer = QuestionWriter(deps)
     if edit is not None and not edit.signature:
         await keep(deps.store, edit)
-    change = None if edit is None else await writer.edit(task, edit, tool)
+    number = 0 if edit is None else await number_of(deps.store, edit)
+    task = GateTask(ctx=ctx, calls=(part,), doubt=doubt, edit=number)
+    change = None if edit is None else await writer.edit(task, tool)
     if isinstance(change, str):
         raise ValueError(change)
     if change is None:
@@ -69,6 +70,14 @@ async def ask(
     if isinstance(asked, str):
         raise ValueError(asked)
     return asked
+
+
+async def number_of(store: Store, decision: Decision) -> int:
+    """Return the number of a stored answer within its approval, or -1 for an answer that is not stored."""
+    rows = await Questions(store).read(decision.approval_id)
+    named = (decision.revision or 1, decision.delivery_id)
+    answers = () if rows is None else rows.answers
+    return next((each.number for each in answers if (each.revision, each.vote.decision.delivery_id) == named), -1)
 
 
 async def keep(store: Store, decision: Decision) -> None:

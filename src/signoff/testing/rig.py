@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from sqlalchemy import update
 
-from signoff.approvals import deadlines
-from signoff.approvals.approval_book import ApprovalBook
+from signoff.approvals import deadlines, machine
 from signoff.approvals.card import render_card
 from signoff.approvals.notifications import RequestEvent, RequestEventKind
 from signoff.channels.base import Channel
@@ -23,7 +22,7 @@ from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import REQUIRES_APPROVAL
 from signoff.contracts.clock import system_clock
 from signoff.contracts.content import Content
-from signoff.contracts.decision import Verdict, at_least
+from signoff.contracts.decision import Decision, Verdict, at_least
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.person import Person, Principal
 from signoff.contracts.receipt import Receipt
@@ -238,7 +237,7 @@ class ChannelRig:
 
 
 class RecordingDecisions:
-    """Records every answer in `answers`, in order, and in `again` whether it may be a redelivery.
+    """Records every answer in `answers`, in order.
 
     With `worker` false, answers are accepted and stay undecided (`pending`). With `server` false, everything fails.
     """
@@ -246,44 +245,59 @@ class RecordingDecisions:
     def __init__(self, people: Directory, clock: Callable[[], datetime]) -> None:
         self._people = people
         self._clock = clock
-        self._book = ApprovalBook()
+        self._requests: dict[str, ApprovalRequest] = {}
+        self._receipts: dict[tuple[str, str, int], Receipt] = {}
         self.answers: list[tuple[DecisionDraft, DecisionAuthor]] = []
-        self.again: list[bool] = []
         self.worker = True
         self.server = True
 
     def open(self, request: ApprovalRequest) -> ApprovalRequest:
         """Return the request or its next revision as it waits."""
-        return self._book.open(deadlines.open_request(request, self._clock()), self._clock())
+        self._requests[request.id] = deadlines.open_request(request, self._clock())
+        return self.request(request.id)
 
     def cancel(self, approval: str) -> ApprovalRequest:
-        self._book.cancel(approval, "somebody", "", self._clock())
+        ended = {"state": "cancelled", "decided_by": "somebody", "decided_at": self._clock()}
+        self._requests[approval] = replace(self.request(approval), **ended)
         return self.request(approval)
 
     def request(self, approval: str) -> ApprovalRequest:
-        found = self._book.get(approval)
-        if found is None:
-            raise KeyError(approval)
-        return found
+        return self._requests[approval]
 
-    async def decide(self, draft: DecisionDraft, author: DecisionAuthor, *, again: bool = False) -> Receipt:
+    async def decide(self, draft: DecisionDraft, author: DecisionAuthor) -> Receipt:
         if not self.server:
             raise ServerUnavailable("the server is away")
         if not self.worker:
             return Receipt(status="pending", approval_id=draft.approval_id, verdict=draft.verdict)
         self.answers.append((draft, author))
-        self.again.append(again)
         decision = decision_from_draft(draft, author, self._clock())
-        receipt = self._book.precheck(decision, self._clock())
-        return receipt or self._book.settle(decision, self._authority(draft, author), self._clock())
+        named = (decision.delivery_id, decision.approval_id, decision.revision or 1)
+        if named in self._receipts:
+            return replace(self._receipts[named], code="duplicate")
+        receipt = self._take(decision, self._authority(draft, author))
+        if receipt.status != "refused" and decision.delivery_id:
+            self._receipts[named] = receipt
+        return receipt
 
     async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
         if not self.server:
             raise ServerUnavailable("the server is away")
-        return [each for each in self._book.all() if each.code == code and not self._refusal_code(each, person)]
+        waiting = self._requests.values()
+        return [each for each in waiting if each.code == code and not self._refusal_code(each, person)]
 
     async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
         return f"http://127.0.0.1:8300/requests/{request.id}"
+
+    def _take(self, decision: Decision, author: Authority) -> Receipt:
+        if decision.approval_id not in self._requests:
+            return Receipt(status="refused", code="unknown", approval_id=decision.approval_id)
+        request, now = self.request(decision.approval_id), self._clock()
+        refused = machine.examine(request, decision, author, now)
+        if refused is not None:
+            return refused
+        after = machine.count_vote(request, machine.vote_of(decision, author, author.received_at or now))
+        self._requests[request.id] = after
+        return machine.receipt_after(request, after)
 
     def _authority(self, draft: DecisionDraft, author: DecisionAuthor) -> Authority:
         request, person = self.request(draft.approval_id), author.person

@@ -6,6 +6,7 @@ import httpx2
 import pytest
 from gateway_login import answered, as_person, browser, hidden, words
 from gateway_rig import SIGNER, GatewayRig, gateway_rig, turn_of
+from some import some
 from temporalio.client import Client
 from turn_fixtures import GUEST
 
@@ -68,7 +69,7 @@ async def test_undone_denial_leaves_the_request_waiting_and_can_be_approved(rig:
         assert "Denied. Undo" in words(shown)
         assert (await rig.request(approval)).state == "denied"
         assert await AnswerDispatcher(rig.deps).step(older_than=0) == 1
-        assert (await rig.turns.signoff.request(approval)).state == "pending"
+        assert some((await rig.turns.signoff.view(turn_of(approval))).calls[0].approval).state == "pending"
         done = await undone(page, approval, shown)
         assert (done.status_code, "Undo" in words(done.text)) == (200, False)
         assert (await rig.request(approval)).state == "pending"
@@ -192,7 +193,8 @@ async def test_turn_that_reads_the_store_waits_until_a_denial_cannot_be_undone(r
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(rows_of_turn(store, ctx), 0.5)
         await undone(page, approval, shown)
-    assert (await answers.read_answers(AnswersTask(approval=approval, revision=1))).decisions == ()
+    after = await answers.read_answers(AnswersTask(approval=approval, revision=1))
+    assert (after.settlement.state, after.edits) == ("pending", ())
     assert [each.state for each in (await rows_of_turn(store, ctx)).requests] == ["pending"]
 
 

@@ -20,10 +20,8 @@ from turn_fixtures import Ledger, running_turns
 
 from signoff.audit.log import AuditLog
 from signoff.channels.envelopes import ChannelReply, ClosedCard, InboundBatch, InboundRequest
-from signoff.channels.inbound import processor
 from signoff.channels.outbound.dispatcher import TICK
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey, show_code
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
@@ -39,6 +37,7 @@ from signoff.registry.manifest.channel_sections import Channels, DeclaredChannel
 from signoff.settings import Settings
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.inbound_queue import InboundQueue
+from signoff.store.questions.answers import OwedAnswer
 from signoff.store.store import Store, open_store
 from signoff.temporal.embedded_server import free_port
 from signoff.testing.builders import a_person
@@ -365,10 +364,7 @@ async def test_channels_stop_with_the_gateway(client: Client, tmp_path: Any) -> 
         assert receiver is None
 
 
-async def test_answer_waiting_for_a_worker_is_sent_once(
-    client: Client, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(processor, "LONGEST_WAIT", 0.2)
+async def test_answer_without_a_worker_is_accepted_and_sent_once(client: Client, store: Store) -> None:
     channel, queue = recording_channel("chat"), f"stopped-{fresh()}"
     async with gateway_rig(client, store, queue, catalog_of_ledger=channel_catalog) as running:
         request = await running.request(await running.asked("pay"))
@@ -379,13 +375,12 @@ async def test_answer_waiting_for_a_worker_is_sent_once(
         token = (await summary(store, request))["ana"].token
         await receiver.take("chat", channel.raw(key="k", identity="ana", token=token, verdict="approved"))
         async with asyncio.timeout(30):
-            while (row := await InboundQueue(store).read("chat", "action", "k")) is None or row.attempts < 4:
+            while (row := await InboundQueue(store).read("chat", "action", "k")) is None or row.state != "done":
                 await asyncio.sleep(0.1)
     history = await client.get_workflow_handle(_turn(request).workflow_id).fetch_history()
     signals = [each for each in history.events if each.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED]
     assert len(signals) == 1
-    assert [reply.receipt.status for _, reply in channel.replies if reply.receipt] == ["pending"]
-    assert row.state == "new"
+    assert [reply.receipt.status for _, reply in channel.replies if reply.receipt] == ["accepted"]
     assert (await running.request(request.id)).state == "approved"
 
 
@@ -431,11 +426,10 @@ async def test_burst_is_acknowledged_without_a_worker_and_counts_each_decision_o
             each = (time.process_time() - begun) / len(burst)
             assert _AT_ONCE * each < _SLACK_SECONDS
             assert ledger.rows == []
+            await until(lambda: len(_receipts(channel, "accepted")) >= len(CROWD), 90)
             away.released.set()
-            await until(lambda: len(_receipts(channel, "pending")) > 0)
             async with work() as turns:
                 await until(lambda: len(ledger.rows) >= len(CROWD), 90)
-                await until(lambda: len(_receipts(channel, "accepted")) >= len(CROWD), 90)
                 settled = [await turns.signoff.request(each.id) for each in requests]
             stop.set()
             await serving
@@ -452,9 +446,9 @@ class HeldTurnClient(TurnClient):
         super().__init__(client, task_queue=task_queue)
         self.released = asyncio.Event()
 
-    async def decide(self, decision: Decision) -> Receipt:
+    async def wake(self, owed: OwedAnswer) -> Receipt:
         await self.released.wait()
-        return await super().decide(decision)
+        return await super().wake(owed)
 
 
 async def _bring(port: int, burst: list[tuple[InboundRequest, int]]) -> None:

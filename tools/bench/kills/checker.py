@@ -258,7 +258,10 @@ def _check_permits(call: _Call) -> Iterator[Fault]:
 
 
 def _check_receipts(receipts: list[Answered], calls: dict[str, _Call]) -> Iterator[Fault]:
-    """Check that each accepted answer is in the audit log and has ended its question."""
+    """Check that each accepted answer is in the audit log and has ended its question.
+
+    A call that its agent withdraws before its turn hears of an approval is cancelled.
+    """
     named = {each.approval: call for call in calls.values() for each in call.answering}
     for receipt in receipts:
         call = named.get(receipt.approval)
@@ -274,5 +277,6 @@ def _check_receipts(receipts: list[Answered], calls: dict[str, _Call]) -> Iterat
         if mine not in kept:
             yield Fault("lost answer", name, f"{mine} was accepted and is not in the record")
         endings = call.endings(receipt.approval, receipt.revision)
-        if receipt.status == "accepted" and endings and _STATES[receipt.verdict] not in endings:
+        is_withdrawn = call.withdrawn and endings == {"cancelled"}
+        if receipt.status == "accepted" and endings and not is_withdrawn and _STATES[receipt.verdict] not in endings:
             yield Fault("lost answer", name, f"{mine} was accepted and the question ended {sorted(endings)}")

@@ -61,12 +61,11 @@ LATE: Final = timedelta(days=1)
 class DecisionPort(CodeLookup, Protocol):
     """Decides requests: the gateway, or a test double."""
 
-    async def decide(self, draft: DecisionDraft, author: DecisionAuthor, *, again: bool = False) -> Receipt:
+    async def decide(self, draft: DecisionDraft, author: DecisionAuthor) -> Receipt:
         """Decide a request in the revision that the author was shown.
 
         Raises `Unavailable`. The caller tries again after `pending` and `unavailable`; the same delivery id counts
-        once. `again`: this decision may have been sent before, so it is sent again only if a worker that knows the
-        outcome can answer.
+        once.
         """
         ...
 
@@ -236,7 +235,7 @@ class AnswerHandler:
         link = await self._decisions.link(asked.request, person, channel.kind)
         author = DecisionAuthor(person, channel.kind, channel.assurance, row.received_at, by_card=True)
         draft = _draft(asked, answer.verdict, answer.comment, row)
-        receipt = await self._decisions.decide(draft, author, again=row.attempts > 1)
+        receipt = await self._decisions.decide(draft, author)
         formatter = formatter_for(person, self._clock())
         words = receipt_words(receipt, formatter, link, code=asked.request.code)
         reply = ChannelReply(text=words, receipt=receipt, language=formatter.language)

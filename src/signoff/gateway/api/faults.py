@@ -31,7 +31,7 @@ FAULTS[429]["headers"] = {
 
 _RECEIPTS: Final = {
     200: "Accepted, counted, or a repeat of the same decision.",
-    202: "Stored. It takes effect when a worker is back.",
+    202: "Stored. It takes effect when a worker has checked the edited arguments.",
     403: "The person may not decide this, requested it, or needs a stronger sign-in.",
     404: "No such request.",
     409: "Already decided, expired, cancelled, or replaced by a later revision.",

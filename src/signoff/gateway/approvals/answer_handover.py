@@ -1,5 +1,6 @@
 """Hands stored answers to their turns."""
 
+import asyncio
 import logging
 from typing import Final
 
@@ -29,8 +30,12 @@ _TAKEN_OVER: Final = frozenset(("expired", "stale", "cancelled", "not_allowed", 
 _log = logging.getLogger(__name__)
 
 
+WAKE_SECONDS: Final = 0.8
+"""The wait for the turn's reply to an answer given just now. The author gets the receipt within a second."""
+
+
 class AnswerHandover:
-    """Hands answers of one store to their turns. An answer that its turn cannot take now stays owed."""
+    """Wakes the turns of stored answers. An answer of which its turn has not heard stays owed."""
 
     def __init__(self, store: Store, turns: TurnClient) -> None:
         self._rows = Questions(store)
@@ -42,15 +47,16 @@ class AnswerHandover:
 
         Never raises: an error would mean that nothing was stored.
         """
-        decision = taken.decision
+        vote = taken.vote
         # The dispatcher hands over a denial after the time to undo it.
-        if decision is None or is_held(decision):
+        if vote is None or is_held(vote.decision):
             return taken.receipt
+        decision = vote.decision
         try:
-            return await self._give(taken, decision)
+            return await self._give(taken, OwedAnswer(decision.approval_id, taken.number, vote))
         except StoreUnavailable:
             # The answer is still owed, and the dispatcher hands it over.
-            return _make_pending(taken.receipt, decision)
+            return _receipt_unheard(taken)
 
     async def give_owed(self, owed: OwedAnswer) -> bool:
         """Return whether it is done: `False` while the answer can be undone. Raises `StoreUnavailable`."""
@@ -60,31 +66,40 @@ class AnswerHandover:
                 left = await self._answers.read_undo_seconds(decision.approval_id, decision.delivery_id)
                 if left is None or left > 0:
                     return left is None
-            return await self._give_to_turn(decision) is not None
+            return await self._wake(owed) is not None
 
-    async def _give(self, taken: Taken, decision: Decision) -> Receipt:
+    async def _give(self, taken: Taken, owed: OwedAnswer) -> Receipt:
+        decision = owed.vote.decision
         if taken.change:
             # Without the edit, the turn does not know the question, and its refusal would void an approval of it.
             change = await self._answers.find_owed(decision.approval_id, taken.change)
             if change is not None and not await self.give_owed(change):
-                return _make_pending(taken.receipt, decision)
-        receipt = await self._give_to_turn(decision)
+                return _receipt_unheard(taken)
+        receipt = await self._wake_soon(owed)
         if receipt is None or receipt.status == "pending":
-            # The answer is stored and counts, even if the server or a worker is down.
-            return _make_pending(taken.receipt, decision)
+            return _receipt_unheard(taken)
         if _voids(receipt, decision) or decision.edited_args is not None:
             return await self._receipt(decision, receipt)
         return taken.receipt
 
-    async def _give_to_turn(self, decision: Decision) -> Receipt | None:
-        """Return `None` if the turn does not have the answer.
+    async def _wake_soon(self, owed: OwedAnswer) -> Receipt | None:
+        """Return `None` without a reply in time: the dispatcher wakes the turn again. An edit waits for its gates."""
+        if owed.vote.decision.edited_args is not None:
+            return await self._wake(owed)
+        try:
+            return await asyncio.wait_for(self._wake(owed), WAKE_SECONDS)
+        except TimeoutError:
+            return None
+
+    async def _wake(self, owed: OwedAnswer) -> Receipt | None:
+        """Return `None` if the turn does not know of the answer.
 
         If the turn refuses an approval, for any reason, the approval becomes void. Otherwise it might run a call later
         that approvers saw refused. An approval whose call has begun was taken.
         """
+        decision = owed.vote.decision
         try:
-            send = self._turns.withdraw if decision.verdict == "withdrawn" else self._turns.decide
-            receipt = await send(decision)
+            receipt = await self._turns.wake(owed)
         except Unavailable:
             return None
         except Exception as error:
@@ -130,6 +145,14 @@ def _untaken_receipt(request: ApprovalRequest, decision: Decision, receipt: Rece
         remark = Remark.of("not_taken", detail=receipt.remarks or receipt.message)
         return refusal(request, receipt.code, english(remark), remarks=(remark,))
     return refusal(request, receipt.code if receipt.code in _TAKEN_OVER else "unavailable")
+
+
+def _receipt_unheard(taken: Taken) -> Receipt:
+    """For a stored answer of which its turn has not heard. It counts, except an edit, which the gates may refuse."""
+    vote = taken.vote
+    if vote is None or vote.decision.edited_args is None:
+        return taken.receipt
+    return _make_pending(taken.receipt, vote.decision)
 
 
 def _make_pending(receipt: Receipt, decision: Decision) -> Receipt:

@@ -18,7 +18,7 @@ from signoff.channels.outbound.request_events import RequestEvents
 from signoff.channels.outbound.sender import SenderDeps
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.errors import NotFound, ServerUnavailable, SignoffError
+from signoff.contracts.errors import NotFound, SignoffError
 from signoff.contracts.limits import LINK_SECONDS
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
@@ -167,13 +167,8 @@ class DecisionAdapter:
     def __init__(self, deps: GatewayDeps) -> None:
         self._deps = deps
 
-    async def decide(self, draft: DecisionDraft, author: DecisionAuthor, *, again: bool = False) -> Receipt:
-        """With `again`, the decision may have been sent before.
-
-        Resend it only once a worker answers, because each attempt makes the turn's history longer.
-        """
-        if again and not await self._answers(draft.approval_id):
-            return Receipt(status="pending", approval_id=draft.approval_id, verdict=draft.verdict)
+    async def decide(self, draft: DecisionDraft, author: DecisionAuthor) -> Receipt:
+        """A repeated decision gets its receipt from the store."""
         return await DecisionService(self._deps).decide(draft, author)
 
     async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
@@ -191,13 +186,3 @@ class DecisionAdapter:
     async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
         """The page requires a sign-in."""
         return f"{self._deps.settings.public_url}/approvals/{request.id}"
-
-    async def _answers(self, approval: str) -> bool:
-        """Return whether a worker can report the request's state. Also true if no such request exists."""
-        try:
-            await self._deps.client.request(approval)
-        except NotFound:
-            return True
-        except ServerUnavailable:
-            return False
-        return True

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from signoff.approvals.request_state import undo_seconds
 from signoff.contracts.approval import Vote
@@ -22,9 +22,6 @@ OWED_SECONDS: Final = 5.0
 
 The gateway that took it does so at once.
 """
-_BROUGHT: Final = select(ANSWERS.c.body).where(
-    ANSWERS.c.approval == bindparam("of"), ANSWERS.c.delivery == bindparam("by")
-)
 
 
 class OwedAnswer(NamedTuple):
@@ -41,14 +38,6 @@ class Answers:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-
-    async def votes_of(self, approval: str, delivery: str) -> list[Vote]:
-        """Empty for a delivery without an id."""
-        if not delivery:
-            return []
-        brought = {"of": approval, "by": delivery}
-        bodies = await self._store.read(lambda connection: connection.scalars(_BROUGHT, brought).all())
-        return [Vote.model_validate_json(body) for body in bodies]
 
     async def list_owed(self, older_than: float, limit: int) -> list[OwedAnswer]:
         """Oldest first. `older_than` is in seconds."""
@@ -164,16 +153,17 @@ def add_answer(
     arrived: datetime | None = None,
     handed: bool = False,
     void: bool = False,
-) -> None:
-    """Call only in `Questions.run_locked`.
+) -> int:
+    """Return the number of the new answer. Call only in `Questions.run_locked`.
 
     `arrived` is the time at which a channel received the answer, by the store's clock, or `None` for now. `handed`
     means that its turn has it. `void` means that it does not count.
     """
     decision, revision = vote.decision, vote.decision.revision or 1
+    number = max((each.number for each in rows.answers), default=0) + 1
     row = insert(ANSWERS).values(
         approval=decision.approval_id,
-        number=max((each.number for each in rows.answers), default=0) + 1,
+        number=number,
         revision=revision,
         person_id=vote.subject,
         delivery=decision.delivery_id,
@@ -189,6 +179,7 @@ def add_answer(
     add_answerer(connection, decision.approval_id, revision, vote.subject)
     if settles:
         settle_question(connection, decision.approval_id, revision)
+    return number
 
 
 def _owe_again(connection: Connection, approval: str, revision: int, older_than: float) -> int:

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 from activity_kit import decision, environment, worker_deps
+from some import some
 from turn_fixtures import Ledger, pay_tool
 
-from signoff.activities.identify_activity import IdentifyActivity
+from signoff.activities.answers_activity import AnswersActivity
 from signoff.activities.worker_deps import WorkerDeps
-from signoff.contracts.activity_messages import Authority
+from signoff.contracts.activity_messages import AnswersTask, Authority
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.person import Person
@@ -90,8 +91,10 @@ async def test_declared_person_overrides_a_sign_in(store: Store) -> None:
 async def test_unavailable_store_is_not_treated_as_an_unknown_person(tmp_path: Path) -> None:
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
         worker = deps_with(store, a_person("ana"))
-    found = await environment().run(IdentifyActivity(worker).identify, answer_of(CY.id))
-    assert found.code == "unavailable"
+    raw = answer_of(CY.id)
+    task = AnswersTask(approval=raw.approval_id, raw=raw)
+    reply = await environment().run(AnswersActivity(worker).read_answers, task)
+    assert some(reply.receipt).code == "unavailable"
     assert (await worker.directory_for("main", "ana", "")) is worker.people
     with pytest.raises(StoreUnavailable):
         await worker.directory_for("main", "ana", CY.id)

@@ -3,11 +3,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from activity_kit import about, asked, decision, environment, worker_deps
+from some import some
 from tables import table
 from turn_fixtures import Ledger, pay_tool
 
-from signoff.activities.identify_activity import IdentifyActivity
-from signoff.contracts.activity_messages import Authority
+from signoff.activities.answers_activity import AnswersActivity
+from signoff.contracts.activity_messages import AnswersReply, AnswersTask, Authority
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Delegation, Person
 from signoff.formats.replace import replace
@@ -34,11 +35,17 @@ def signed(**fields: Any) -> Decision:
     return SIGNER.sign_decision(decision(**GIVEN | fields))
 
 
-async def identified(store: Store, decision: Decision, verifier: Verifier, *, profile: Any = "production") -> Authority:
+async def sent(store: Store, decision: Decision, verifier: Verifier, *, profile: Any = "production") -> AnswersReply:
     plain = worker_deps(store, pay_tool(Ledger()), people=[ANA, BO], profile=profile)
-    activity = IdentifyActivity(dataclasses.replace(plain, verifier=verifier, clock=lambda: NOW))
-    sent = Decision.model_validate_json(decision.model_dump_json())
-    return await environment().run(activity.identify, sent)
+    activity = AnswersActivity(dataclasses.replace(plain, verifier=verifier, clock=lambda: NOW))
+    raw = Decision.model_validate_json(decision.model_dump_json())
+    task = AnswersTask(approval=raw.approval_id, revision=raw.revision or 1, raw=raw)
+    return await environment().run(activity.read_answers, task)
+
+
+def refused(reply: AnswersReply) -> bool:
+    """A refusal says nothing about the question."""
+    return some(reply.receipt).status == "refused" and reply.seen == 0
 
 
 FOUND = Authority(allowed=True, subject="ana", person_id="ana", name="Ana", assurance="session", received_at=RECEIVED)
@@ -52,21 +59,19 @@ async def taken(store: Store, *, authority: Authority = FOUND, **fields: Any) ->
     return decision
 
 
-async def test_answer_signed_by_the_gateway_counts(store: Store) -> None:
-    assert await identified(store, await taken(store), SIGNER.verifier()) == FOUND
-
-
-async def test_delegator_and_groups_come_from_the_gateway(store: Store) -> None:
-    given = replace(FOUND, on_behalf="cy", entries=("role:finance",))
-    assert await identified(store, await taken(store, authority=given), SIGNER.verifier()) == given
+async def test_copy_of_a_stored_answer_returns_the_state_of_the_store(store: Store) -> None:
+    reply = await sent(store, await taken(store), SIGNER.verifier())
+    assert (some(reply.receipt).status, reply.seen, reply.settlement.state) == ("accepted", 1, "approved")
+    assert reply.settlement.decided_by == "ana"
 
 
 async def test_signed_answer_that_is_not_stored_is_rejected(store: Store) -> None:
-    assert await identified(store, signed(), SIGNER.verifier()) == replace(UNPROVEN, subject="ana")
+    reply = await sent(store, signed(), SIGNER.verifier())
+    assert (some(reply.receipt).code, reply.author) == ("assurance", replace(UNPROVEN, subject="ana"))
     decision = await taken(store)
     for other in ({"delivery_id": "another"}, {"reason": "because"}, {"revision": 2}):
         again = SIGNER.sign_decision(replace(decision, **other))
-        assert not (await identified(store, again, SIGNER.verifier(), profile="development")).allowed
+        assert refused(await sent(store, again, SIGNER.verifier(), profile="development"))
 
 
 @table(
@@ -86,22 +91,23 @@ async def test_signed_answer_that_is_not_stored_is_rejected(store: Store) -> Non
 @table("profile", "production", "development")
 async def test_altered_answer_is_rejected_in_every_profile(store: Store, altered: dict[str, Any], profile: Any) -> None:
     decision = replace(await taken(store), **altered)
-    assert await identified(store, decision, SIGNER.verifier(), profile=profile) == UNPROVEN
+    reply = await sent(store, decision, SIGNER.verifier(), profile=profile)
+    assert (refused(reply), reply.author) == (True, UNPROVEN)
 
 
 async def test_answer_stripped_of_its_signature_counts_as_unsigned(store: Store) -> None:
     decision = replace(signed(), signature="", key_id="")
-    found = await identified(store, decision, SIGNER.verifier())
-    assert found == Authority(allowed=False, code="assurance", unsigned=True)
+    reply = await sent(store, decision, SIGNER.verifier())
+    assert (refused(reply), reply.author) == (True, Authority(allowed=False, code="assurance", unsigned=True))
 
 
 async def test_unknown_or_retired_key_proves_nothing(store: Store) -> None:
     decision = await taken(store)
-    assert await identified(store, decision, Verifier()) == UNPROVEN
+    assert refused(await sent(store, decision, Verifier()))
     for retired_at, allowed in ((RECEIVED, False), (RECEIVED + timedelta(microseconds=1), True)):
         keys = PrivateKeys(keys=(replace(KEY, retired_at=retired_at),))
-        found = await identified(store, decision, Verifier(keys.public().keys))
-        assert found.allowed is allowed
+        reply = await sent(store, decision, Verifier(keys.public().keys))
+        assert refused(reply) is not allowed
 
 
 def test_delegation_is_judged_at_the_time_of_the_answer() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from attack_site import AttackSite, approval_id, payee
 from impostor import Impostor
+from some import some
 from temporalio import workflow
 from temporalio.client import ActivityFailureError, Client, WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.common import RetryPolicy
@@ -12,7 +13,8 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from signoff.contracts import names
-from signoff.contracts.activity_messages import Authority, GateTask, ModelTask, RecordTask
+from signoff.contracts.activity_messages import AnswersReply, AnswersTask, GateTask, ModelTask, RecordTask
+from signoff.contracts.approval import Settlement
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart, Message, TextPart
@@ -35,8 +37,10 @@ async def tasks_of(site: AttackSite, impostor: Impostor) -> dict[str, Any]:
     ctx = await impostor.ctx(key)
     message = Message(role="user", parts=(TextPart(text=Content(inline="[]")),))
     call = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 3, "to": "x"}))
+    approval = ".".join((*key, "c1.1"))
+    asked = AnswersTask(approval=approval, raw=Decision(approval_id=approval, verdict="approved", subject="ana"))
     return {
-        names.IDENTIFY: Decision(approval_id=".".join((*key, "c1.1")), verdict="approved", subject="ana"),
+        names.ANSWERS: asked,
         names.GATE: GateTask(ctx=ctx, calls=(call,)),
         names.MODEL: ModelTask(ctx=ctx, completion=1, messages=(message,)),
         names.RECORD: RecordTask(audit=()),
@@ -61,11 +65,11 @@ def words(error: BaseException | None) -> str:
     return error.message
 
 
-@pytest.mark.parametrize("name", [names.IDENTIFY, names.GATE, names.MODEL, names.RECORD])
+@pytest.mark.parametrize("name", [names.ANSWERS, names.GATE, names.MODEL, names.RECORD])
 async def test_activities_run_only_for_their_own_turn(site: AttackSite, impostor: Impostor, name: str) -> None:
     # A standalone call, a foreign workflow, and a turn with another turn's task are refused with a reason. Before
-    # callers were checked, `identify` gave a stranger the approvers and a person's name and roles by id; `gate`
-    # judged and recorded, and `model` spent the installation's budget, for any workflow. Without the check in
+    # callers were checked, a stranger got the approvers and a person's name and roles by id; `gate` judged and
+    # recorded, and `model` spent the installation's budget, for any workflow. Without the check in
     # `CallerInterceptor` each ran alone, and without the comparison of workflow ids in `turn_problem` each except
     # `record` ran for a turn with another turn's task.
     task = (await tasks_of(site, impostor))[name]
@@ -90,23 +94,25 @@ async def test_activities_run_only_for_their_own_turn(site: AttackSite, impostor
     assert words(of_another.value) == "its task names another turn"
 
 
-async def test_identify_reveals_no_person_to_a_foreign_turn(site: AttackSite, impostor: Impostor) -> None:
-    # In an attacker's own turn, an unsigned answer of any person gets the same reply without a name.
+async def test_answers_activity_reveals_no_person_to_a_foreign_turn(site: AttackSite, impostor: Impostor) -> None:
+    # In an attacker's own turn, an unsigned answer of any person to any role gets the same reply without a name.
     # Before the fix the reply contained every person's name and whether they have a role.
     zoe = site.person("zoe")
     own = await zoe.ask([("look", {"place": "the yard"})])
     await zoe.result(own)
     forged, found = await impostor.stand(own), []
     for number, who in enumerate(("ana", "nobody")):
-        asked = Decision(approval_id=approval_id(own), verdict="approved", subject=who)
-        found.append(Authority.model_validate(await forged.schedule(names.IDENTIFY, f"i{number}", asked)))
+        raw = Decision(approval_id=approval_id(own), verdict="approved", subject=who)
+        task = AnswersTask(approval=raw.approval_id, raw=raw)
+        found.append(AnswersReply.model_validate(await forged.schedule(names.ANSWERS, f"i{number}", task)))
     assert found == [found[0]] * 2
-    assert (found[0].allowed, found[0].name, found[0].person_id) == (False, "", "")
+    author = some(found[0].author)
+    assert (author.allowed, author.name, author.person_id, found[0].settlement) == (False, "", "", Settlement())
 
 
 async def test_unsigned_answer_counts_where_the_policy_accepts_it(site: AttackSite, impostor: Impostor) -> None:
     # Where the policy accepts unsigned answers, a raw message in Ana's name counts, and one in Zoe's is refused. With
-    # `_listed` in `people/eligibility.py` always true Zoe's was accepted, and with `accepts` always false in
+    # `_listed` in `people/eligibility.py` always true Zoe's was accepted, and with `accept_unsigned` always false in
     # `RawAnswerTaker._author` the turn had no result within 60 seconds.
     to = payee()
     key = await site.person("rui").ask([("petty", {"amount": 2, "to": to})])
