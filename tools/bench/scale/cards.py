@@ -67,6 +67,8 @@ _ADD: Final = text("""
 """).bindparams(*(bindparam(name, type_=BigInteger) for name in ("first", "last", "tenants", "people", "now")))
 _COUNT: Final = text("SELECT count(*) FROM deliveries WHERE state = 'planned'")
 _ANALYZE: Final = text("ANALYZE deliveries")
+_GLANCE_SECONDS: Final = 0.01
+_SETTLE_SECONDS: Final = 1.0
 _FREE: Final = text("UPDATE deliveries SET claimed_until = 0 WHERE claimed_until > 0")
 
 
@@ -79,7 +81,10 @@ async def measure_cards(
         added = await _fill(store, added, number)
         queue = DeliveryQueue(store)
         figures = await _measure_claims(store, queue, rounds)
-        sent = [await _send(store, queue, people, seconds) for _ in range(rounds)]
+        sent = []
+        for _ in range(rounds):
+            added = await _fill(store, added, number)
+            sent.append(await _send(store, queue, people, number, seconds))
         figures["cards a second"] = spread(pace for pace, _ in sent)
         figures["processor a card, ms"] = spread(used for _, used in sent)
         points.append(Point(turns=number, figures=figures))
@@ -137,16 +142,26 @@ async def _timed(read: Callable[[], Awaitable[object]]) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-async def _send(store: Store, queue: DeliveryQueue, people: Directory, seconds: float) -> tuple[float, float]:
-    """Return the cards a second of one new dispatcher, and its processor milliseconds a card."""
+async def _send(
+    store: Store, queue: DeliveryQueue, people: Directory, number: int, seconds: float
+) -> tuple[float, float]:
+    """Return the cards a second of one new dispatcher, and its processor milliseconds a card.
+
+    It sends for `seconds`, or until it has sent `number` cards.
+    """
     channel = recording_channel(_CHANNEL, identity="chat", per_second=_ENDLESS)
     dispatcher = asyncio.create_task(_dispatcher(store, queue, people, channel).run())
     began, used = time.perf_counter(), time.process_time()
-    await asyncio.sleep(seconds)
+    for _ in range(round(seconds / _GLANCE_SECONDS)):
+        if len(channel.cards) >= number:
+            break
+        await asyncio.sleep(_GLANCE_SECONDS)
     sent, took, used = len(channel.cards), time.perf_counter() - began, time.process_time() - used
     dispatcher.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await dispatcher
+    # PostgreSQL may still end the statements of the cancelled dispatcher.
+    await asyncio.sleep(_SETTLE_SECONDS)
     await store.run(lambda connection: connection.execute(_FREE).close())
     return sent / took, used * 1000 / max(sent, 1)
 
