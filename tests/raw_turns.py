@@ -52,7 +52,7 @@ def _body_of(decision: Decision) -> dict[str, Any]:
 
 
 async def wake(turns: TurnClient, store: Store, decision: Decision) -> Receipt:
-    """Tell a turn of a stored answer, as the gateway does. Raises LookupError if it is not stored."""
+    """Wake a turn to read a stored answer, as the gateway does. Raises LookupError if it is not stored."""
     rows = await Questions(store).read(decision.approval_id)
     named = (decision.revision or 1, decision.delivery_id)
     for each in () if rows is None else rows.answers:

@@ -44,7 +44,7 @@ async def sent(store: Store, decision: Decision, verifier: Verifier, *, profile:
 
 
 def refused(reply: AnswersReply) -> bool:
-    """A refusal says nothing about the question."""
+    """A refusal reveals nothing about the question."""
     return some(reply.receipt).status == "refused" and reply.seen == 0
 
 

@@ -1,4 +1,4 @@
-"""An attacker with a Temporal credential of the namespace, but without key or token, who has seen the answers.
+"""An attacker has a Temporal credential of the namespace and has seen the answers, but has no key and no token.
 
 They read every history, reset and terminate workflows, and register workflows under Signoff's type names with forged
 data.
@@ -139,7 +139,7 @@ class ForgedTurn:
         return [Wake.model_validate(each) for each in found]
 
     async def decisions(self) -> list[Decision]:
-        """Return the stored answers of which this turn has heard."""
+        """Return the stored answers that this turn was sent."""
         numbers = {each.number for each in await self.wakes()}
         stored = await self.impostor.answers(self.key)
         return [each.vote.decision for each in stored if each.number in numbers]

@@ -1,9 +1,12 @@
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from raw_turns import RawTurnClient
 from signed_askers import signed_asker
-from turn_fixtures import GUEST, Ledger, TurnRig, catalog_of, no, pay_tool, withdrawn
+from some import some
+from turn_fixtures import GUEST, Ledger, TurnRig, catalog_of, no, pay_tool, withdrawn, yes
 
 from signoff.contracts import names
 from signoff.contracts.person import Person
@@ -12,6 +15,7 @@ from signoff.engine.workflow_runs import execute_update
 from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.directory import development_directory
+from signoff.store.questions.questions import Questions
 from signoff.testing.builders import a_person
 from signoff.testing.questions import answer
 from signoff.testing.scripted_model import calls, respond
@@ -80,3 +84,23 @@ async def test_answers_and_withdrawals_are_refused_at_each_others_handler(turn_r
         await turns.signoff.result(key)
     assert (as_wish.code, as_answer.code, len(pending)) == ("malformed", "malformed", 1)
     assert (bare.status, bare.decided_by) == ("accepted", "unsigned")
+
+
+async def test_raw_approval_that_waits_for_a_withdrawal_is_refused(turn_rig: TurnRig, ledger: Ledger) -> None:
+    """Both arrive in one workflow task: each passes its first check before the other has its result."""
+    tools = [pay_tool(ledger)]
+    async with turn_rig.running(tools, SCRIPT) as turns:
+        key = await turns.start_waiting()
+    client = RawTurnClient(turn_rig.client, task_queue=turn_rig.task_queue, patience=timedelta(seconds=60))
+    sending = [asyncio.create_task(client.withdraw(withdrawn(key)))]
+    await asyncio.sleep(0.5)
+    sending.append(asyncio.create_task(client.decide(yes(key))))
+    await asyncio.sleep(0.5)
+    async with turn_rig.running(tools, SCRIPT) as turns:
+        withdrawal, approval = await asyncio.gather(*sending)
+        result = await turns.signoff.result(key)
+    assert (withdrawal.status, withdrawal.state) == ("accepted", "cancelled")
+    assert (approval.status, approval.code) == ("refused", "cancelled")
+    assert [call.code for call in result.calls] == ["denied"]
+    rows = some(await Questions(turn_rig.store).read(yes(key).approval_id))
+    assert rows.answers == ()

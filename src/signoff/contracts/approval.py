@@ -231,7 +231,7 @@ class TurnQuestion(Timed):
     call: str = ""
     tool: str = ""
     args: Content | None = None
-    """The arguments that run after approval. The gates omit them if they are those of the turn's call."""
+    """The arguments that run after approval. The gates leave them out if the turn's call has the same ones."""
     digest: str = ""
     rule: RuleReference | None = None
     kind: Literal["approval", "in_doubt"] = "approval"

@@ -197,7 +197,7 @@ class TurnClient(RunClient):
         return found
 
     async def wake(self, owed: OwedAnswer) -> Receipt:
-        """Tell a turn that the store has an answer. Never raises an error of the turn.
+        """Wake a turn to read a stored answer. Never raises an error of the turn.
 
         Sends an Update. If no worker accepts it in 3 s, or one drops it, sends a Signal (receipt `pending`). Raises
         `ServerUnavailable` if the Temporal server itself does not answer.

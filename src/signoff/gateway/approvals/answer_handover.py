@@ -27,15 +27,13 @@ _TAKEN_OVER: Final = frozenset(("expired", "stale", "cancelled", "not_allowed", 
 
 `already_decided` is not among them: the store knows every answer, and has none.
 """
+WAKE_SECONDS: Final = 0.8
+"""Seconds to wait for the turn's reply to a new answer. The author gets the receipt within a second."""
 _log = logging.getLogger(__name__)
 
 
-WAKE_SECONDS: Final = 0.8
-"""The wait for the turn's reply to an answer given just now. The author gets the receipt within a second."""
-
-
 class AnswerHandover:
-    """Wakes the turns of stored answers. An answer of which its turn has not heard stays owed."""
+    """Wakes the turns of stored answers. An answer stays owed until its turn has read it."""
 
     def __init__(self, store: Store, turns: TurnClient) -> None:
         self._rows = Questions(store)
@@ -148,7 +146,7 @@ def _untaken_receipt(request: ApprovalRequest, decision: Decision, receipt: Rece
 
 
 def _receipt_unheard(taken: Taken) -> Receipt:
-    """For a stored answer of which its turn has not heard. It counts, except an edit, which the gates may refuse."""
+    """For a stored answer that its turn has not read. It counts, except an edit: the gates may refuse that."""
     vote = taken.vote
     if vote is None or vote.decision.edited_args is None:
         return taken.receipt
