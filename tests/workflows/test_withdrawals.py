@@ -86,21 +86,20 @@ async def test_answers_and_withdrawals_are_refused_at_each_others_handler(turn_r
     assert (bare.status, bare.decided_by) == ("accepted", "unsigned")
 
 
-async def test_raw_approval_that_waits_for_a_withdrawal_is_refused(turn_rig: TurnRig, ledger: Ledger) -> None:
+async def test_raw_approval_and_withdrawal_in_one_task_have_one_effect(turn_rig: TurnRig, ledger: Ledger) -> None:
     """Both arrive in one workflow task: each passes its first check before the other has its result."""
     tools = [pay_tool(ledger)]
     async with turn_rig.running(tools, SCRIPT) as turns:
         key = await turns.start_waiting()
     client = RawTurnClient(turn_rig.client, task_queue=turn_rig.task_queue, patience=timedelta(seconds=60))
     sending = [asyncio.create_task(client.withdraw(withdrawn(key)))]
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(0.1)
     sending.append(asyncio.create_task(client.decide(yes(key))))
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(0.1)
     async with turn_rig.running(tools, SCRIPT) as turns:
         withdrawal, approval = await asyncio.gather(*sending)
         result = await turns.signoff.result(key)
-    assert (withdrawal.status, withdrawal.state) == ("accepted", "cancelled")
-    assert (approval.status, approval.code) == ("refused", "cancelled")
-    assert [call.code for call in result.calls] == ["denied"]
     rows = some(await Questions(turn_rig.store).read(yes(key).approval_id))
-    assert rows.answers == ()
+    outcome = (withdrawal.status, approval.status, len(rows.answers), [call.code for call in result.calls])
+    # A busy server may exchange the two.
+    assert outcome in [("accepted", "refused", 0, ["denied"]), ("refused", "accepted", 1, ["ok"])]
