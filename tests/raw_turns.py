@@ -4,6 +4,7 @@ import uuid
 from typing import Any
 
 from some import some
+from temporalio.service import RPCError
 
 from signoff.approvals.approval_book import malformed_receipt
 from signoff.contracts import names
@@ -43,8 +44,12 @@ class RawTurnClient(TurnClient):
         return replace(receipt, verdict=decision.verdict) if receipt.status == "pending" else receipt
 
     async def withdraw(self, wish: Decision) -> Receipt:
-        handle = self.handle(some(parse_approval_id(wish.approval_id)).turn)
-        return await execute_update(handle, names.CANCEL, _body_of(wish), result_type=Receipt)
+        key = some(parse_approval_id(wish.approval_id))
+        handle = self.handle(key.turn)
+        try:
+            return await execute_update(handle, names.CANCEL, _body_of(wish), result_type=Receipt)
+        except RPCError as error:
+            return await self._after_the_end(handle, key.id, error)
 
 
 def _body_of(decision: Decision) -> dict[str, Any]:

@@ -75,7 +75,12 @@ def test_too_deeply_nested_data_is_shown_as_json() -> None:
 def test_longest_remark_is_rendered_quickly(nested: int, language: str) -> None:
     remark = '{"code": "line", "values": {"detail": ' * nested + '"is late"' + "}}" * nested
     notes = f"[{', '.join([remark] * max(1, (DATA_BYTES - 100) // len(remark)))}]"
-    begun = time.process_time()
-    (entry,) = timeline([a_record("revision", f'{{"notes": {notes}}}')], language)
-    assert time.process_time() - begun < 0.25
+    record = a_record("revision", f'{{"notes": {notes}}}')
+    entry, spent = timeline([record], language)[0], []
+    # The garbage of earlier tests is collected in one of the runs.
+    for _ in range(3):
+        begun = time.thread_time()
+        timeline([record], language)
+        spent.append(time.thread_time() - begun)
+    assert min(spent) < 0.25
     assert entry.what.startswith("revision:") == (nested == 2_000)

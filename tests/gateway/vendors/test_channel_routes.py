@@ -28,6 +28,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.engine.turn_client import TurnClient
 from signoff.formats.replace import replace
 from signoff.gateway.app import build_app
+from signoff.gateway.approvals import answer_handover
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.transport.server import serve
 from signoff.gateway.vendors.channel_tasks import run_channels, run_forever
@@ -364,7 +365,11 @@ async def test_channels_stop_with_the_gateway(client: Client, tmp_path: Any) -> 
         assert receiver is None
 
 
-async def test_answer_without_a_worker_is_accepted_and_sent_once(client: Client, store: Store) -> None:
+async def test_answer_without_a_worker_is_accepted_and_sent_once(
+    client: Client, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A busy server must not end the wait before the Signal: the answer would stay owed, without a dispatcher.
+    monkeypatch.setattr(answer_handover, "WAKE_SECONDS", 30)
     channel, queue = recording_channel("chat"), f"stopped-{fresh()}"
     async with gateway_rig(client, store, queue, catalog_of_ledger=channel_catalog) as running:
         request = await running.request(await running.asked("pay"))
