@@ -165,7 +165,9 @@ class ApprovalFlow:
             return known or book.receipt(wake.approval_id)
         with self._during_hearing(question.id):
             await self._look(question)
-        return book.known_reply(wake) or _refusal(question, "unavailable", "the answer was not found; try again")
+        return book.known_reply(wake, looked=True) or _refusal(
+            question, "unavailable", "the answer was not found; try again"
+        )
 
     async def _take_raw(self, decision: Decision) -> Receipt:
         await self._caught_up(decision.approval_id, decision.revision or 1)

@@ -94,19 +94,21 @@ def test_state_of_an_earlier_revision_changes_nothing() -> None:
     assert some(made.get(ID)).state == "pending"
 
 
-def test_older_state_than_a_known_one_changes_nothing() -> None:
+def test_answer_of_a_restored_store_counts_though_its_number_was_seen() -> None:
     made = book()
     made.take(question(), reply(2, Settlement()), NOW)
+    assert made.known_reply(wake(1)) is None
     made.take(question(), reply(1), LATER)
-    assert some(made.get(ID)).state == "pending"
+    assert some(made.known_reply(wake(1))).state == "approved"
 
 
-def test_wake_for_a_new_answer_needs_a_look() -> None:
+def test_wake_of_a_pending_question_needs_a_look() -> None:
     made = book()
     assert made.known_reply(wake()) is None
     made.take(question(), reply(1, Settlement()), NOW)
-    assert some(made.known_reply(wake())).status == "accepted"
-    assert made.known_reply(wake(2)) is None
+    assert made.known_reply(wake()) is None
+    assert some(made.known_reply(wake(), looked=True)).status == "accepted"
+    assert made.known_reply(wake(2), looked=True) is None
 
 
 def test_wake_for_an_answer_that_the_turn_never_read_is_refused() -> None:
@@ -140,7 +142,7 @@ def test_edit_without_an_answer_of_the_gates_is_judged_again() -> None:
     made = book()
     made.put_off_edit(ID, 1)
     made.take(question(), reply(1, Settlement()), NOW)
-    assert made.known_reply(wake()) is None
+    assert made.known_reply(wake(), looked=True) is None
     made.open(question(revision=2))
     assert some(made.known_reply(wake())).status == "accepted"
 
@@ -206,7 +208,7 @@ def test_fifty_refusals_are_kept_and_all_are_counted() -> None:
 
 
 class BookMachine(RuleBasedStateMachine):
-    """A store adds answers in order. Wakes arrive late, twice, or never, and looks in between."""
+    """A store adds answers in order, and is restored. Wakes arrive late, twice, or never, and looks in between."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -222,11 +224,18 @@ class BookMachine(RuleBasedStateMachine):
         if self.state() == "pending":
             self.stored.append(verdict)
 
-    @rule(number=st.integers(1, 4), revision=st.sampled_from((0, 0, 0, 1)))
-    def wake(self, number: int, revision: int) -> None:
-        receipt = self.book.known_reply(wake(number, self.revision + revision))
+    @rule(left=st.integers(0, 2))
+    def restore(self, left: int) -> None:
+        if not self.ended:
+            self.stored = self.stored[:left]
+
+    @rule(number=st.integers(1, 4), revision=st.sampled_from((0, 0, 0, 1)), looked=st.booleans())
+    def wake(self, number: int, revision: int, looked: bool) -> None:
+        receipt = self.book.known_reply(wake(number, self.revision + revision), looked=looked)
         if revision:
             assert some(receipt).code == "stale"
+        elif not self.ended and not looked:
+            assert receipt is None
         elif number <= self.read:
             assert some(receipt).status == "accepted"
         elif self.ended:
@@ -238,9 +247,8 @@ class BookMachine(RuleBasedStateMachine):
     def look(self, behind: int) -> None:
         known = self.stored[: len(self.stored) - behind]
         state = next((each for each in known if each != "pending"), "pending")
-        before = self.read
         self.book.take(question(revision=self.revision), reply(len(known), Settlement(state=state)), NOW)
-        if not self.ended and len(known) >= before:
+        if not self.ended:
             self.read, self.ended = len(known), "" if state == "pending" else state
 
     @rule()

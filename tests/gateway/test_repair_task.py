@@ -17,6 +17,7 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.engine.turn_client import TurnClient
+from signoff.engine.turn_list import suspended_turns
 from signoff.gateway import repair_task
 from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.deps import GatewayDeps
@@ -143,6 +144,29 @@ async def test_question_of_a_terminated_turn_is_ended(rig: GatewayRig, monkeypat
     assert (await answered(rig.deps, gone, "ana")).code == "cancelled"
     assert (await rig.request(waits)).state == "pending"
     assert await sweep.step() == 0
+
+
+async def test_turns_that_wait_are_looked_up_together(rig: GatewayRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = [await rig.asked("pay") for _ in range(3)]
+    monkeypatch.setattr(repair_task, "SETTLED", timedelta())
+    keys = {turn_of(each) for each in waits}
+    temporal = rig.turns.client
+    async with asyncio.timeout(30):
+        while await suspended_turns(temporal, keys) != keys:
+            await asyncio.sleep(0.1)
+    looked: list[object] = []
+
+    async def look(*named: object) -> None:
+        looked.append(named)
+
+    monkeypatch.setattr(repair_task, "turn_row", look)
+    assert await RequestSweep(rig.deps, None).step() == 0
+    assert looked == []
+    await temporal.get_workflow_handle(turn_of(waits[0]).workflow_id).terminate("a drill")
+    async with asyncio.timeout(30):
+        while not looked:
+            await RequestSweep(rig.deps, None).step()
+    assert len(looked) == 1
 
 
 async def test_cards_of_ended_requests_are_closed(rig: GatewayRig) -> None:

@@ -138,14 +138,19 @@ class ApprovalBook:
         question = self._questions.get(approval_id)
         return question is not None and question.state == "pending"
 
-    def known_reply(self, wake: Wake) -> Receipt | None:
-        """Return the reply to a wake that needs no look into the store, or `None`."""
+    def known_reply(self, wake: Wake, *, looked: bool = False) -> Receipt | None:
+        """Return the reply to a wake, or `None` if it needs a look into the store first.
+
+        A restored store gives numbers again. While a question is pending, only a look shows that an answer was seen.
+        """
         question = self._questions.get(wake.approval_id)
         if question is None:
             return self.reject(_unknown(wake.approval_id))
         refused = self._refused_edits.get((wake.approval_id, wake.number))
         if refused is not None:
             return refused
+        if not looked and wake.revision == question.revision and question.state == "pending":
+            return None
         is_judged = wake.revision != question.revision or (wake.approval_id, wake.number) not in self._put_off
         if is_judged and wake.number <= self._seen.get((wake.approval_id, wake.revision), 0):
             return Receipt(status="accepted", approval_id=question.id, state=question.state)
@@ -194,10 +199,6 @@ class ApprovalBook:
         """Take the state of `question` from the store. A question that the turn has settled keeps its state."""
         current = self._questions.get(question.id)
         if current is None or (current.revision, current.state) != (question.revision, "pending"):
-            return
-        seen = self._seen.get((question.id, question.revision), 0)
-        # A store that is older than the turn, after a restore, takes no answer back.
-        if reply.seen < seen:
             return
         self._seen[question.id, question.revision] = reply.seen
         about = {"edited_by": reply.edited_by, "remarks": reply.remarks, "word": reply.word}

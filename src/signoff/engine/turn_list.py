@@ -4,7 +4,7 @@ Anyone who can write a memo or a search attribute could forge approvers there, s
 """
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -29,6 +29,8 @@ SESSIONS_SEEN: Final = 1_000
 """Maximum number of sessions for a list."""
 _PAGE: Final = 200
 """Turns in one query."""
+_IDS: Final = 100
+"""Workflow ids in one query."""
 
 
 async def turns(
@@ -71,6 +73,20 @@ async def turn_row(client: Client, requests: RequestLists, key: TurnKey) -> Turn
             return None
         raise _explain_failure(error) from None
     return next(iter(await _build_rows(requests, [row])), None)
+
+
+async def suspended_turns(client: Client, keys: Collection[TurnKey]) -> set[TurnKey]:
+    """Return the turns that run and wait, as far as visibility knows. Raises `ServerUnavailable`."""
+    # A list query has no parameters: an id must not contain anything that ends the quotes.
+    ids = sorted({key.workflow_id for key in keys if all(map(is_id, key))})
+    found: set[TurnKey] = set()
+    for begin in range(0, len(ids), _IDS):
+        named = ", ".join(f'"{each}"' for each in ids[begin : begin + _IDS])
+        async for row in _executions(client, f"WorkflowId IN ({named}) AND {_in_state('suspended')}", _IDS):
+            key = parse_workflow_id(row.id)
+            if key is not None:
+                found.add(key)
+    return found
 
 
 async def closed_turns(client: Client, since: datetime) -> AsyncGenerator[TurnRow, None]:

@@ -12,7 +12,7 @@ from signoff.channels.outbound.dispatcher import Dispatcher
 from signoff.contracts.approval import ApprovalRequest, Question
 from signoff.contracts.errors import NotFound, ServerUnavailable, Unavailable
 from signoff.contracts.ids import TurnKey
-from signoff.engine.turn_list import turn_row, turns
+from signoff.engine.turn_list import suspended_turns, turn_row, turns
 from signoff.formats.replace import replace
 from signoff.gateway.approvals.answer_handover import AnswerHandover
 from signoff.gateway.approvals.decision_service import DecisionService
@@ -132,8 +132,10 @@ class RequestSweep:
         amiss = 0
         # After the last page, the next step starts from the beginning.
         questions, self._asked = await self._rows.list_unanswered(SETTLED.total_seconds(), PAGE, self._asked)
+        # A suspended turn needs its questions. Ask the server about each of the others alone.
+        needed = await suspended_turns(self._deps.client.temporal, {_turn_of(each) for each in questions})
         for question in questions:
-            amiss += await self._orphan(question)
+            amiss += _turn_of(question) not in needed and await self._orphan(question)
         for row in await self._page():
             amiss += await self._over(row)
         await self._reset_turns()
@@ -152,12 +154,11 @@ class RequestSweep:
 
         A turn has moved on if the store was restored from before the answer.
         """
-        key = TurnKey(question.tenant, question.session, question.turn)
+        key = _turn_of(question)
         turn = await turn_row(self._deps.client.temporal, self._lists, key)
         # A missing turn may belong to another server. Its deadline ends the question.
         if turn is None:
             return False
-        # A suspended turn needs its questions. Query the worker only for other turns.
         if turn.closed_at is None and (turn.state == "suspended" or not await self._has_gone_on(key, question.call)):
             return False
         rows = await self._rows.read(question.id)
@@ -222,3 +223,7 @@ class RequestSweep:
             decided_at=latest.opened_at,
             reason=ENDINGS["superseded"],
         )
+
+
+def _turn_of(question: Question) -> TurnKey:
+    return TurnKey(question.tenant, question.session, question.turn)
