@@ -10,6 +10,7 @@ from temporalio import activity
 from signoff.activities.call_journal import attribute, write
 from signoff.activities.grant_use import GrantUse, frozen_decision
 from signoff.activities.heartbeat import check_ended
+from signoff.activities.hooks.previews import preview_call
 from signoff.activities.hooks.tool_hooks import apply_hooks, past_call_facts, unavailable_tools
 from signoff.activities.question_writer import QuestionWriter, Subject, edit_problem
 from signoff.activities.run_right import rows_of_turn
@@ -40,6 +41,7 @@ from signoff.contracts.content import Content, Remark, Words
 from signoff.contracts.ids import SessionKey, TurnKey, is_stand_in
 from signoff.contracts.limits import MAX_TOOLS_AT_ONCE, TURN_RESTS_SECONDS
 from signoff.contracts.message import CallPart
+from signoff.contracts.preview import PreviewReference
 from signoff.formats.replace import replace
 from signoff.languages.remarks import english
 from signoff.policypool.pool import ask_rules
@@ -62,9 +64,15 @@ _START_SLACK = 15.0
 class _Judged(NamedTuple):
     call: CallPart
     args: Any
+    """The proposed arguments."""
     found: JudgedCall
     before: Tally
     action: str
+
+    @property
+    def final(self) -> Any:
+        """The arguments that would run."""
+        return self.found.args(self.args)
 
 
 class GateActivity:
@@ -95,15 +103,21 @@ class GateActivity:
         task = replace(task, agent_says=redact_secrets(task.agent_says, secrets))
         # Read once for the batch: running a call detects a later freeze.
         rows = TurnRows([], [], None) if forged else await rows_of_turn(self._deps.store, task.ctx)
-        for (call, proposed, _, _, action), found in zip(batch, judged, strict=True):
-            found = _quiet(ask_if_doubted(found, doubt), secrets)
-            args = found.args(proposed)
-            if task.doubt:
-                gate_decisions.append(await self._doubt(task, call, proposed, found, rows))
-                continue
-            found = await self._settled_before(task, call, args, found, rows, action)
-            gate_decision = await self._decide(task, call, args, found, budget, rows)
-            gate_decisions.append(replace(_with_summary(gate_decision, found.tool, args, secrets), action=action))
+        quiet = [_quiet(ask_if_doubted(found, doubt), secrets) for found in judged]
+        if task.doubt:
+            for each, found in zip(batch, quiet, strict=True):
+                gate_decisions.append(await self._doubt(task, each.call, each.args, found, rows))
+            batch = []
+        settled = [
+            each._replace(found=await self._settled_before(task, each, found, rows))
+            for each, found in zip(batch, quiet, strict=not task.doubt)
+        ]
+        previews = await asyncio.gather(*(self._preview(task, each) for each in settled))
+        for each, preview in zip(settled, previews, strict=True):
+            gate_decision = await self._decide(task, each, preview, budget, rows)
+            gate_decisions.append(
+                replace(_with_summary(gate_decision, each.found.tool, each.final, secrets), action=each.action)
+            )
         traced = [] if forged or not self._deps.traces(task.ctx) else self._trace(task)
         # A local activity runs again if its workflow task is lost. Entries with the same keys then add nothing.
         seen = [*traced, *_settled_entries(task, gate_decisions, self._deps.clock())]
@@ -164,16 +178,15 @@ class GateActivity:
     async def _settled_before(
         self,
         task: GateTask,
-        call: CallPart,
-        args: Any,
+        judged: _Judged,
         found: JudgedCall,
         rows: TurnRows,
-        action: str,
     ) -> JudgedCall:
         """Apply the tenant's freeze, earlier denials, waiting calls and remembered answers to `found`.
 
         An edit is a person's proposal to the other approvers: no remembered answer applies to it, now or later.
         """
+        call, action, args = judged.call, judged.action, found.args(judged.args)
         # Check before remembered answers: in a frozen tenant no grant applies, and none is used up.
         if rows.freeze is not None:
             return frozen_decision(found, rows.freeze.reason, call)
@@ -203,12 +216,12 @@ class GateActivity:
     async def _decide(
         self,
         task: GateTask,
-        call: CallPart,
-        args: Any,
-        found: JudgedCall,
+        judged: _Judged,
+        preview: PreviewReference | None,
         budget: int,
         rows: TurnRows,
     ) -> GateDecision:
+        call, found, args = judged.call, judged.found, judged.final
         tool, verdict = found.tool, found.verdict
         if found.kind == "settled" or tool is None or verdict is None:
             ended = found.decide(outcome=settled_outcome(found))
@@ -220,8 +233,7 @@ class GateActivity:
             # A fallback may run for an unavailable tool, as for a failed one.
             return replace(settled, options=self._options(task.ctx, tool, budget, ask=False))
         digest = digest_of(task.ctx, call.call, tool, args)
-        # An edited call never runs by rule alone, and is never corrected without the approvers when it is judged again.
-        ask = found.kind == "ask" or task.edit > 0 or task.changed_by != ""
+        ask = _asks(task, found)
         gate_decision = replace(
             found.decision,
             kind="ask" if ask else "run",
@@ -241,11 +253,19 @@ class GateActivity:
         again = None if task.edit > 0 else repeat_note(rows.requests, call.call, *under, *turn_knows)
         every: tuple[Words | None, ...] = (self._stands_in(call), self._offline(task.ctx), again, *found.notes, *other)
         notes = tuple(each for each in every if each)
-        about = Subject(call, args, tool, verdict, digest, notes, override_hash(found.objection), found.at)
+        override = override_hash(found.objection)
+        about = Subject(call, args, tool, verdict, digest, notes, override, found.at, preview=preview)
         request = await self._ask_people(task, about)
         if isinstance(request, CallOutcome):
             return GateDecision(call=call.call, kind="settled", outcome=request)
         return replace(gate_decision, request=request, question=turn_question(request, None if task.edit else call))
+
+    async def _preview(self, task: GateTask, judged: _Judged) -> PreviewReference | None:
+        """Only for a call that will be asked: a preview costs time and reads data."""
+        tool = judged.found.tool
+        if tool is None or judged.found.verdict is None or not _asks(task, judged.found):
+            return None
+        return await preview_call(self._deps.catalog, self._deps.store, task.ctx, tool, judged.final)
 
     def _is_over(self, ctx: CallContext, rows: TurnRows) -> bool:
         """Return whether the turn's start and last sign of life are too old to ask in its requester's name."""
@@ -371,6 +391,14 @@ class GateActivity:
             report_within=tool.timeout if tool.is_external else 0.0,
             ask_unreported=tool.unreported == "ask",
         )
+
+
+def _asks(task: GateTask, found: JudgedCall) -> bool:
+    """Return whether approvers are asked.
+
+    An edited call never runs by rule alone, and is never corrected without the approvers when it is judged again.
+    """
+    return found.kind == "ask" or (found.kind == "run" and (task.edit > 0 or task.changed_by != ""))
 
 
 def _with_summary(decision: GateDecision, tool: Tool | None, args: Any, secrets: Collection[str]) -> GateDecision:

@@ -22,6 +22,7 @@ from signoff.contracts.content import Content, Words
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.message import CallPart
+from signoff.contracts.preview import PreviewReference
 from signoff.formats.replace import replace
 from signoff.keys.signature_form import context_digest
 from signoff.policy.compiled_policy import PolicyVerdict
@@ -67,6 +68,7 @@ class Subject(NamedTuple):
     judged_at: datetime | None = None
     stricter: tuple[AppliedTerm, ...] = ()
     """Terms that apply in addition to the verdict's own."""
+    preview: PreviewReference | None = None
 
 
 class QuestionWriter:
@@ -173,7 +175,7 @@ class QuestionWriter:
         return tighten(terms, TermValues(timeout=timeout))
 
     async def _question(self, task: GateTask, about: Subject) -> Question:
-        call, args, tool, verdict, digest, notes, override, judged_at, stricter = about
+        call, args, tool, verdict, digest, notes, override, judged_at, stricter, preview = about
         catalog, ctx = self._deps.catalog, task.ctx
         policy, terms = catalog.policy(tool.activity).rules, catalog.terms(tool.activity, verdict)
         for more in stricter:
@@ -206,6 +208,8 @@ class QuestionWriter:
             veto=policy.veto,
             # Giving up an unknown outcome denies no request.
             require_reason=not doubt and policy.require_reason,
+            preview=preview,
+            preview_required=not doubt and policy.preview_required,
             allow_self=policy.allow_self_approval,
             # Edited arguments and remembered answers do not fit a question about the past.
             edit="off" if doubt else policy.edit_mode(read_only=tool.read_only),

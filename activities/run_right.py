@@ -15,6 +15,7 @@ from signoff.activities.call_journal import Journal
 from signoff.activities.grant_use import GrantUse
 from signoff.activities.heartbeat import check_ended
 from signoff.activities.hooks.policy_handlers import terms_at
+from signoff.activities.hooks.previews import bound_parts
 from signoff.activities.hooks.tool_hooks import judge_call
 from signoff.activities.results.result_processor import plain_outcome
 from signoff.activities.run_rules import (
@@ -33,6 +34,7 @@ from signoff.activities.run_rules import (
 )
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.earlier_questions import denial_of, is_barred
+from signoff.approvals.preview_parts import PREVIEW_CHANGES, count_changes
 from signoff.approvals.tightening import tighten
 from signoff.contracts.activity_messages import RunTask, ToolReply
 from signoff.contracts.approval import Question, Terms, TermValues
@@ -54,6 +56,8 @@ from signoff.store.store import Store
 from signoff.store.tickets import Ticket, ticket_key
 
 CHANGED = "the tool changed while the request was waiting"
+_PREVIEW_CHANGED = "the state that the approvers saw has changed since"
+_CHANGES_ON = f"the state that approvers saw changed {PREVIEW_CHANGES} times before this could run"
 _EARLIER_IN_DOUBT = (
     "Not run again: it is not known whether an earlier try of this call happened, and too few people have said that it "
     "did not; do not repeat it."
@@ -214,7 +218,16 @@ class RunRights:
         if approval is not None and not overrides(approval.question, found):
             # The approvers agreed to the call, but were not asked to override the permission check's present denial.
             return ToolReply(again="policy", note="the permission check now objects: an approver has to override it")
-        return PermittedCall(right_of(found, approval), args, found, rows)
+        right = right_of(found, approval)
+        if approval is None or not tool.binds:
+            return PermittedCall(right, args, found, rows)
+        bound = await bound_parts(deps.catalog, ctx, tool, args)
+        preview = approval.question.preview
+        if bound is None or preview is None or bound.sha256 != preview.bound:
+            if rows is not None and count_changes(rows.questions) >= PREVIEW_CHANGES - 1:
+                return await self.refuse(task, _CHANGES_ON)
+            return ToolReply(again="policy", note=_PREVIEW_CHANGED)
+        return PermittedCall(right._replace(previewed=bound.parts), args, found, rows)
 
     async def _approval_rows(self, task: RunTask) -> ApprovalRows | None:
         return None if task.revision is None else await self._questions.read(task.approval_id)

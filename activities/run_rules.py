@@ -14,6 +14,7 @@ from pydantic_core import to_jsonable_python
 from signoff.approvals.binding import is_answer_to
 from signoff.approvals.digest import digest_in_context, doubt_digest, question_hash
 from signoff.approvals.earlier_questions import ending_of
+from signoff.approvals.machine import has_preview
 from signoff.approvals.tightening import tighten
 from signoff.contracts.activity_messages import RunTask
 from signoff.contracts.approval import JUDGED_SECONDS, Question, Terms
@@ -257,6 +258,8 @@ def check_run(
     tool = found.tool
     if tool is None or question.secrets != tool.masked_arguments or question.show != rules.show.only:
         return RunCheck("again", "the card of this has changed", "stale")
+    if rules.preview_required and not has_preview(question):
+        return RunCheck("again", "this has to be previewed now", "policy")
     mode = rules.edit_mode(read_only=tool.read_only)
     if question.edit_of and (mode == "off" or (mode == "propose" and not question.proposers)):
         # The edit counts as its author's approval, which the present policy does not allow.

@@ -5,7 +5,7 @@ Actors, policies and destinations have hooks too (`select`, `FILTER`, `SINK`, ..
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast, get_args
 
@@ -13,10 +13,12 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import no_info_plain_validator_function
 
+from signoff.approvals.preview_parts import parse_preview
 from signoff.contracts.call import CallContext
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Principal
+from signoff.contracts.preview import AnyPart, PreviewPart
 from signoff.formats.declared_fields import FunctionForm
 from signoff.formats.json_schema import SchemaProblem
 from signoff.people.no_person import asker
@@ -210,6 +212,8 @@ Available: TypeAlias = Callable[[HookContext], Awaitable[bool]]
 """`async (context)`: only `True` itself makes the tool available. It runs often and must be quick."""
 PermissionCheck: TypeAlias = Callable[[dict[str, Any], HookContext], Awaitable[Permission]]
 """`async (args, context)`. `args` are a copy of the valid arguments. Any answer except a `Permission` denies."""
+Previewer: TypeAlias = Callable[[dict[str, Any], HookContext], Awaitable[PreviewPart | Sequence[PreviewPart]]]
+"""`async (args, context)`: the effect of the call, for approvers. Reads only. `args` are a copy."""
 Probe: TypeAlias = Callable[[dict[str, Any], ToolContext], Awaitable[ProbeAnswer]]
 """`async (args, context)`. `context.idempotency_key` is the key of the unfinished call."""
 InputCheck: TypeAlias = Callable[[Mapping[str, Any]], list[SchemaProblem] | Correction]
@@ -256,6 +260,7 @@ AVAILABLE: Final = Hook[bool](field="available", takes=("context",), parse=_pars
 CHECK_PERMISSIONS: Final = Hook[Permission](
     field="check_permissions", takes=("args", "context"), parse=parse_permission
 )
+PREVIEW: Final = Hook[tuple[AnyPart, ...]](field="preview", takes=("args", "context"), parse=parse_preview, seconds=5.0)
 # Shorter than the time that remains for a tool's activity after the tool has used all of its own.
 PROBE: Final = Hook[ProbeAnswer](field="probe", takes=("args", "context"), parse=_parse_probe, seconds=10.0)
 PER_CALL: Final = Hook[object](

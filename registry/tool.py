@@ -41,12 +41,14 @@ from signoff.registry.hooks import (
     AVAILABLE,
     CHECK_PERMISSIONS,
     HANDLER,
+    PREVIEW,
     PROBE,
     VALIDATE_INPUT,
     Available,
     Handler,
     InputCheck,
     PermissionCheck,
+    Previewer,
     Probe,
 )
 from signoff.registry.manifest.mappings import read_mapping
@@ -282,6 +284,19 @@ class ToolOptions:
 
     [tools.md](tools.md#cached-permissions).
     """
+    preview: Annotated[Previewer | None, PREVIEW, FieldSpec(unset="none", shadow="same")] = field(
+        default=None, repr=False, compare=False
+    )
+    """`module:function`: shows approvers the effect.
+
+    [approvals.md](approvals.md#previews).
+    """
+    # If not empty, part of the definition, see `declaration`: approvers rely on the comparison.
+    binds: Annotated[Names, FieldSpec(hashed="no", shadow="same")] = ()
+    """Parts of the preview that must not change until the call runs.
+
+    [approvals.md](approvals.md#previews).
+    """
     probe: Annotated[Probe | None, PROBE] = field(default=None, repr=False, compare=False)
     """`module:function`: looks up an unknown outcome.
 
@@ -394,6 +409,7 @@ class Tool(ToolOptions):
             **({"runs": self.runs} if self.is_external else {}),
             **({"undeclared": True} if self.undeclared else {}),
             **({"remarks": sorted(self.remarks)} if self.remarks else {}),
+            **({"binds": sorted(self.binds)} if self.binds else {}),
         }
 
     @property

@@ -361,6 +361,11 @@ def _cache_permission(tool: Tool) -> Iterator[FieldProblem]:
         yield FieldProblem("cache_permission", tool.cache_permission, why)
 
 
+def _binds(tool: Tool) -> Iterator[FieldProblem]:
+    if tool.binds and tool.preview is None:
+        yield FieldProblem("binds", tool.binds, "has `binds`, but no `preview` with such parts")
+
+
 def _repeats(tool: Tool) -> Iterator[FieldProblem]:
     attempts, fallbacks = tool.attempts, tool.fallbacks
     repeatable = tool.read_only or tool.idempotent
@@ -417,6 +422,7 @@ _CHECKS: Final[tuple[_Check, ...]] = (
     _hours,
     _usage_limit,
     _cache_permission,
+    _binds,
     _repeats,
     filter_problems,
     _runs,

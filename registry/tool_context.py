@@ -7,6 +7,7 @@ from typing import Any, Literal
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.contracts.person import Principal
+from signoff.contracts.preview import AnyPart
 from signoff.registry.capabilities import NOTHING_GRANTED, GrantedCapabilities
 from signoff.registry.tool_result import HandOff
 
@@ -53,6 +54,8 @@ class ToolContext:
     """The session's collected data. Read-only."""
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """The tool's `settings` from manifest or code. Read-only."""
+    previewed: Mapping[str, AnyPart] = field(default_factory=dict, hash=False)
+    """The parts of the preview that the tool binds, by name, as they are now. Compare with them to detect a change."""
     capabilities: GrantedCapabilities = NOTHING_GRANTED
     """The declared capabilities of the tool, and no others."""
 

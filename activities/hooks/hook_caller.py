@@ -5,7 +5,7 @@ import contextlib
 import copy
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from signoff.registry.hooks import Hook, is_async
 
@@ -18,6 +18,10 @@ class HandlerEnded(Exception):
 
 class NoAnswer(Exception):
     """A hook gave no answer. The message is the reason, as text that follows the hook's name."""
+
+    def __init__(self, message: str, fault: Literal["slow", "failed", "invalid"]) -> None:
+        super().__init__(message)
+        self.fault = fault
 
 
 async def ask(hook: Hook[T], function: Callable[..., Any], *given: Any, seconds: float | None = None) -> T:
@@ -32,12 +36,12 @@ async def ask(hook: Hook[T], function: Callable[..., Any], *given: Any, seconds:
         returned: object = await await_within(call_function(function, *copies), limit)
         answer = hook.parse(returned)
     except TimeoutError:
-        raise NoAnswer(f"gave no answer within {limit:g} s") from None
+        raise NoAnswer(f"gave no answer within {limit:g} s", "slow") from None
     except Exception as error:
         # Name the class alone: the message may quote a secret argument.
-        raise NoAnswer(f"failed ({type(error).__name__})") from None
+        raise NoAnswer(f"failed ({type(error).__name__})", "failed") from None
     if answer is None:
-        raise NoAnswer(f"returned a {type(returned).__name__} that is no answer")
+        raise NoAnswer(f"returned a {type(returned).__name__} that is no answer", "invalid")
     return answer
 
 

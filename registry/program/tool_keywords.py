@@ -11,7 +11,7 @@ from signoff.contracts.usage import UsageLimit
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.handler_verdict import PolicyHandler
 from signoff.registry.capabilities import Capabilities
-from signoff.registry.hooks import Available, Handler, InputCheck, PermissionCheck, Probe
+from signoff.registry.hooks import Available, Handler, InputCheck, PermissionCheck, Previewer, Probe
 from signoff.registry.results.reducers import Reducer
 from signoff.registry.tool_result import Filter
 
@@ -78,6 +78,8 @@ class CommonToolFields(TypedDict, total=False):
     available: Available | None
     check_permissions: PermissionCheck | None
     cache_permission: Span | None
+    preview: Previewer | None
+    binds: Sequence[str]
     probe: Probe | None
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from signoff.approvals import deadlines
 from signoff.approvals.quorum import progress
 from signoff.contracts.activity_messages import Authority
-from signoff.contracts.approval import ApprovalRequest, Settlement, Vote
+from signoff.contracts.approval import ApprovalRequest, Question, Settlement, Vote
 from signoff.contracts.content import Words
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import CLOCKS_APART_SECONDS, REASON_CHARS
@@ -52,11 +52,18 @@ def objection(request: ApprovalRequest, decision: Decision, now: datetime) -> Re
         return refusal(request, "not_allowed", why="remember")
     if lacks_reason(request, decision.verdict, decision.reason):
         return refusal(request, "malformed", why="reason")
+    if decision.verdict == "approved" and request.preview_required and not has_preview(request):
+        return refusal(request, "not_allowed", why="preview")
     return None
 
 
 def lacks_reason(request: ApprovalRequest, verdict: str, reason: str) -> bool:
     return verdict == "denied" and request.require_reason and not reason.strip()
+
+
+def has_preview(question: Question) -> bool:
+    """Return whether approvers can see the effect."""
+    return question.preview is not None and not question.preview.fault
 
 
 def examine(request: ApprovalRequest, decision: Decision, authority: Authority, now: datetime) -> Receipt | None:

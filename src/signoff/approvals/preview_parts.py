@@ -3,11 +3,13 @@
 import base64
 import binascii
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
 from signoff.approvals.redaction import redact_secrets
+from signoff.contracts.approval import Question
 from signoff.contracts.canonical_json import NotCanonical, json_bytes, sha256_hex
 from signoff.contracts.limits import KIB
 from signoff.contracts.preview import AnyPart, Image, PreviewPart, Table
@@ -17,6 +19,8 @@ PREVIEW_BYTES: Final = 256 * KIB
 PARTS: Final = 12
 TABLE_ROWS: Final = 500
 TABLE_COLUMNS: Final = 20
+PREVIEW_CHANGES: Final = 3
+"""The number of changes of the bound parts that end a call."""
 _PARTS: Final = TypeAdapter(tuple[AnyPart, ...])
 _KEPT: Final = frozenset(("kind", "name", "sha256", "data"))
 """Fields without text from a call's secrets."""
@@ -69,6 +73,12 @@ def bound_hash(parts: Sequence[AnyPart], binds: Sequence[str]) -> str | None:
     if not all(name in named for name in binds):
         return None
     return sha256_hex({name: named[name] for name in binds})
+
+
+def count_changes(questions: Sequence[Question]) -> int:
+    """Return how often the bound parts differed between a call's successive questions, without those after edits."""
+    asked = [(each.preview.bound, each.edit_of) for each in questions if each.preview and each.kind == "approval"]
+    return sum(not edit_of and bound != before for (before, _), (bound, edit_of) in pairwise(asked))
 
 
 def image_type(image: Image) -> str:

@@ -10,6 +10,7 @@ from signoff.contracts.content import Content, Words
 from signoff.contracts.decision import ASSURANCES, Assurance, Decision, Verdict
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.person import Principal
+from signoff.contracts.preview import PreviewReference
 
 ApprovalState = Literal["pending", "approved", "denied", "timed_out", "cancelled", "lapsed", "happened"]
 """`happened` only if `kind` is `in_doubt`: an approver says that the call took effect."""
@@ -311,6 +312,10 @@ class Question(Terms):
     """True if one denial ends it."""
     require_reason: bool = False
     """True if a denial needs a reason."""
+    preview: PreviewReference | None = None
+    """The preview of the effect. `None` if the tool has none."""
+    preview_required: bool = False
+    """True if an approval needs a preview without a fault."""
     allow_self: bool = False
     """True if the requester may decide it."""
     edit: EditMode = "off"

@@ -3,6 +3,7 @@
 import operator
 from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import Field, computed_field
@@ -12,6 +13,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Principal
+from signoff.contracts.preview import AnyPart
 from signoff.contracts.updates import Updates
 
 CallCode = Literal[
@@ -134,6 +136,8 @@ class RunRight(NamedTuple):
     """The answers that approved the question."""
     doubts: tuple[Decision, ...] = ()
     """The answers that earlier attempts of this call did not happen."""
+    previewed: Mapping[str, AnyPart] = MappingProxyType({})
+    """The bound parts of the preview by name, as computed again for this run."""
 
 
 class ToolDenied(FrozenModel):

@@ -266,6 +266,11 @@ class ApprovalPolicy(_PolicyData):
 
     [approvals.md](approvals.md#quorum-and-groups).
     """
+    preview_required: StrictBool = False
+    """An approval counts only with a preview.
+
+    [approvals.md](approvals.md#previews).
+    """
     allow_self_approval: StrictBool = False
     """The requester may decide."""
     timeout: Seconds = 86_400.0

@@ -170,6 +170,7 @@ def _strictest(
         "terms": tuple(term for each in policies for term in each.terms),
         "veto": any(each.veto for each in policies),
         "require_reason": any(each.require_reason for each in policies),
+        "preview_required": any(each.preview_required for each in policies),
         "allow_self_approval": all(each.allow_self_approval for each in policies),
         "grant_ttl": min(each.grant_ttl for each in policies),
         # The default is `off` if a tool has effects, which is not known here.
