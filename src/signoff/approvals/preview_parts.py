@@ -34,7 +34,7 @@ def parse_preview(returned: object) -> tuple[AnyPart, ...] | None:
         return None
     try:
         # Validate again: a part made by `model_construct` or by another version may hold anything.
-        parts = _PARTS.validate_python([each.model_dump() for each in given])
+        parts = _PARTS.validate_python([dict(each) for each in given])
     except (ValidationError, ValueError, RecursionError):
         return None
     names = [each.name for each in parts if each.name]

@@ -1,0 +1,117 @@
+import pytest
+from tables import table
+
+from signoff.approvals.preview_parts import (
+    PARTS,
+    TABLE_COLUMNS,
+    TABLE_ROWS,
+    bound_hash,
+    image_type,
+    mask_parts,
+    parse_preview,
+    parts_json,
+    read_parts,
+)
+from signoff.contracts.preview import AnyPart, Code, Diff, Email, File, Image, Markdown, PreviewPart, Sql, Table, Text
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 20
+EVERY: tuple[AnyPart, ...] = (
+    Text(text="a"),
+    Markdown(text="# a"),
+    Code(text="a = 1", language="python"),
+    Diff(name="balance", before="70", after="50"),
+    Table(columns=("name", "amount"), rows=(("Ana", 20), ("Bo", None))),
+    Email(to=("ana@example.com",), subject="Hello", text="Dear Ana"),
+    Sql(statement="DELETE FROM accounts", plan="Seq Scan"),
+    Image(data=PNG, text="A chart"),  # type: ignore[arg-type]
+    File(path="a.txt", size=3, sha256="0" * 64),
+)
+
+
+@table("part", *EVERY)
+def test_part_of_each_kind_is_read_back_unchanged(part: AnyPart) -> None:
+    parsed = parse_preview(part)
+    assert parsed == (part,)
+    stored = parts_json(parsed)
+    assert stored is not None
+    assert read_parts(stored) == (part,)
+
+
+def test_list_of_parts_is_a_preview() -> None:
+    assert parse_preview(list(EVERY)) == EVERY
+
+
+WRONG: dict[str, object] = {
+    "nothing": None,
+    "no part": [],
+    "a text": "50 EUR",
+    "a mapping": {"kind": "text", "text": "a"},
+    "a part and a text": [Text(text="a"), "b"],
+    "too many parts": [Text(text="a")] * (PARTS + 1),
+    "two parts of one name": [Text(name="a", text="1"), Text(name="a", text="2")],
+    "a part without its fields": Text.model_construct(),
+    "a part of another type": PreviewPart(title="a"),
+    "a text that is a number": Text.model_construct(text=[7]),
+    "a table with a short row": Table(columns=("a", "b"), rows=(("1",),)),
+    "a table with too many rows": Table(columns=("a",), rows=(("1",),) * (TABLE_ROWS + 1)),
+    "a table with too many columns": Table(columns=("a",) * (TABLE_COLUMNS + 1), rows=()),
+    "an image that is a page": Image(data=b"<svg onload=alert(1)>"),  # type: ignore[arg-type]
+    "an image that is no base64": Image(data="%%%"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_anything_else_is_no_preview(name: str) -> None:
+    assert parse_preview(WRONG[name]) is None
+
+
+@table(
+    ("data", "expected"),
+    (PNG, "image/png"),
+    (b"\xff\xd8\xff\xe0", "image/jpeg"),
+    (b"GIF89a", "image/gif"),
+    (b"RIFF0000WEBPVP8 ", "image/webp"),
+    (b"<svg>", ""),
+)
+def test_media_type_of_an_image_follows_its_first_bytes(data: bytes, expected: str) -> None:
+    assert image_type(Image(data=data)) == expected  # type: ignore[arg-type]
+
+
+def test_secrets_are_masked_in_every_text_and_images_are_left_out() -> None:
+    secret = "4711-9"
+    parts = (
+        Text(name=secret, title=f"of {secret}", text=f"pin {secret}"),
+        Diff(before=secret, after="x"),
+        Table(columns=(secret,), rows=((secret,), (47119,))),
+        Email(to=(f"{secret}@example.com",), subject=secret, text=secret),
+        Sql(statement=f"SELECT '{secret}'", plan=secret),
+        File(path=f"/{secret}", size=1, sha256="0" * 64),
+        Image(data=PNG),  # type: ignore[arg-type]
+    )
+    masked = mask_parts(parts, {secret})
+    assert [each.kind for each in masked] == ["text", "diff", "table", "email", "sql", "file"]
+    shown = str([each.model_dump(exclude={"name"}) for each in masked])
+    assert secret not in shown
+    assert mask_parts(parts, ()) == parts
+
+
+def test_number_that_is_a_secret_is_masked() -> None:
+    (masked,) = mask_parts((Table(columns=("pin",), rows=((47119,),)),), {"47119"})
+    assert masked.model_dump()["rows"] == (("[hidden]",),)
+
+
+def test_too_large_preview_has_no_json() -> None:
+    assert parts_json((Text(text="x" * 300_000),)) is None
+    assert parts_json((Text(text="\ud800"),)) is None
+
+
+def test_hash_covers_the_bound_parts_alone() -> None:
+    def hash_of(balance: str, note: str, title: str = "") -> str | None:
+        return bound_hash((Text(name="balance", text=balance, title=title), Text(name="note", text=note)), ("balance",))
+
+    assert hash_of("70", "a") == hash_of("70", "b", "Balance") != hash_of("50", "a")
+    assert bound_hash(EVERY, ()) == ""
+
+
+def test_hash_of_a_missing_part_is_none() -> None:
+    assert bound_hash(EVERY, ("balance", "rows")) is None
