@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from signoff.activities.hooks.previews import preview_call
 from signoff.activities.hooks.tool_hooks import judge_call, judge_past_call
 from signoff.activities.question_writer import QuestionWriter, Subject
 from signoff.activities.run_rules import digest_of
@@ -55,7 +56,8 @@ async def ask(
         found = await judge_call(deps.catalog, ctx, part, args, deps.kinds, at=deps.clock())
     shown = override_hash(found.objection) if override is None else override
     bound = doubt_digest(digest, doubt) if doubt else digest
-    about = Subject(part, args, tool, found.verdict, bound, notes, shown, found.at)
+    preview = None if doubt else await preview_call(deps.catalog, deps.store, ctx, tool, args)
+    about = Subject(part, args, tool, found.verdict, bound, notes, shown, found.at, preview=preview)
     writer = QuestionWriter(deps)
     if edit is not None and not edit.signature:
         await keep(deps.store, edit)
