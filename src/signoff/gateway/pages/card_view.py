@@ -18,6 +18,7 @@ from signoff.gateway.approvals.value_tables import ValueTable
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.pages.call_view import CallLine
+from signoff.gateway.pages.preview_view import PreviewView
 from signoff.gateway.pages.timeline_view import (
     DeliveryLine,
     EditDiff,
@@ -98,6 +99,7 @@ class CardPage:
     silence: str
     timed: tuple[TimedStep, ...]
     diff: EditDiff | None
+    preview: PreviewView | None
     votes: tuple[VoteLine, ...]
     counted: str
     still: str
@@ -129,6 +131,7 @@ def card_page(
     deliveries: tuple[DeliveryLine, ...] = (),
     unopened: int = 0,
     undo_seconds: float = 0.0,
+    preview: PreviewView | None = None,
 ) -> CardPage:
     """`args` are the loaded arguments, or `None` if unavailable.
 
@@ -162,6 +165,7 @@ def card_page(
         silence=silence_words(request, people, formatter),
         timed=timed_words(request, people, formatter),
         diff=diff_of(request, visitor),
+        preview=preview,
         votes=tuple(_vote(vote, request, visitor, people) for vote in request.votes),
         counted=_count_votes(request, formatter),
         still=_describe_open_seats(request, people, formatter),

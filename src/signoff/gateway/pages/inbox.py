@@ -28,6 +28,7 @@ from signoff.gateway.pages.decision_form import SPANS, USES, author_of, draft_in
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.first_run import first_run
 from signoff.gateway.pages.form_fields import read_form
+from signoff.gateway.pages.preview_view import load_image, load_preview, picture_response
 from signoff.gateway.pages.request_loader import open_card, own_approval
 from signoff.gateway.pages.value_view import read_page, show_page
 from signoff.languages.catalogue import text
@@ -99,6 +100,27 @@ async def show_values(request: Request, approval: str, site: CurrentSite, visito
     loaded = await site.conversations.load(approval, visitor.person)
     context = await show_page(site.deps, loaded, visitor, visitor, request)
     return site.renderer.page("values.html", visitor, nav="waiting", back=f"/approvals/{approval}", **context)
+
+
+@router.get("/approvals/{approval}/preview", dependencies=[PAGE_READ])
+async def show_preview(approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """Show the whole preview of the effect."""
+    own_approval(visitor, approval)
+    request = (await site.conversations.load(approval, visitor.person)).request
+    address = f"/approvals/{approval}/preview"
+    preview = await load_preview(site.deps, request, visitor, address, limit=None)
+    if preview is None:
+        raise NotFound(f"request `{approval}` has no preview for you")
+    context: dict[str, Any] = {"preview": preview, "effect": request.card.effect, "back": f"/approvals/{approval}"}
+    return site.renderer.page("preview.html", visitor, nav="waiting", **context)
+
+
+@router.get("/approvals/{approval}/preview/{number}", dependencies=[PAGE_READ])
+async def show_image(approval: str, number: int, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """Return one picture of the preview."""
+    own_approval(visitor, approval)
+    request = (await site.conversations.load(approval, visitor.person)).request
+    return picture_response(await load_image(site.deps, request, visitor, number))
 
 
 @router.post("/approvals/{approval}/values", dependencies=[PAGE_DECIDE])
@@ -232,6 +254,7 @@ def _card_context(card: CardPage, visitor: Visitor, rows: Sequence[InboxRow]) ->
         "token": visitor.token(f"decide {request.id}"),
         "action": f"/approvals/{request.id}/decide",
         "values": f"/approvals/{request.id}/values",
+        "preview": f"/approvals/{request.id}/preview",
         "verbs": verbs_of(request),
         "following": next(following, None) if card.own_verdict or card.ending else None,
         "by_link": False,

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from signoff.approvals.audit_events import link_entry
 from signoff.contracts.decision import Assurance, Verdict
-from signoff.contracts.errors import BadRequest, Refused
+from signoff.contracts.errors import BadRequest, NotFound, Refused
 from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.limits import LINK_SECONDS
 from signoff.contracts.person import Person
@@ -25,6 +25,7 @@ from signoff.gateway.pages.card_view import CardPage
 from signoff.gateway.pages.decision_form import author_of, draft_in, typing_note
 from signoff.gateway.pages.dependencies import CurrentSite, Site
 from signoff.gateway.pages.form_fields import read_form
+from signoff.gateway.pages.preview_view import load_image, load_preview, picture_response
 from signoff.gateway.pages.request_loader import open_card
 from signoff.gateway.pages.value_view import read_page, show_page
 from signoff.languages.catalogue import text
@@ -104,6 +105,27 @@ async def show_link_values(request: Request, written: str, site: CurrentSite) ->
     return site.renderer.page("values.html", browser, nav="link", back=f"/link/{written}", **context)
 
 
+@router.get("/link/{written}/preview", dependencies=[OPEN_PAGE])
+async def show_link_preview(request: Request, written: str, site: CurrentSite) -> Response:
+    """Show the whole preview to the link's recipient."""
+    opened = await _open_link(site, request, written)
+    card = await _card(site, opened)
+    base = f"/link/{written}"
+    preview = await load_preview(site.deps, card.request, opened.visitor, f"{base}/preview", limit=None)
+    if preview is None:
+        raise NotFound("this request has no preview for you")
+    context: dict[str, Any] = {"preview": preview, "effect": card.request.card.effect, "back": base}
+    return site.renderer.page("preview.html", opened.visitor.browser, nav="link", **context)
+
+
+@router.get("/link/{written}/preview/{number}", dependencies=[OPEN_PAGE])
+async def show_link_image(request: Request, written: str, number: int, site: CurrentSite) -> Response:
+    """Return one picture of the preview to the link's recipient."""
+    opened = await _open_link(site, request, written)
+    card = await _card(site, opened)
+    return picture_response(await load_image(site.deps, card.request, opened.visitor, number))
+
+
 @router.post("/link/{written}/values", dependencies=[OPEN_PAGE])
 async def read_link_values(request: Request, written: str, site: CurrentSite) -> Response:
     """Record a page of values as read by the link's recipient."""
@@ -136,7 +158,7 @@ def _recipient(site: Site, link: ApprovalLink) -> Person:
 
 async def _card(site: Site, opened: OpenedLink) -> CardPage:
     """The card has the form only for the revision that was sent, and not for an unknown outcome."""
-    card = await open_card(site.deps, opened.link.approval, opened.visitor)
+    card = await open_card(site.deps, opened.link.approval, opened.visitor, f"/link/{opened.written}")
     _require_lately(site, card)
     language = opened.visitor.formatter.language
     if card.request.kind == "in_doubt":
@@ -166,6 +188,7 @@ async def _page(site: Site, opened: OpenedLink, *, note: str = "", status: int =
         "verbs": _verbs(link),
         "action": f"/link/{opened.written}",
         "values": f"/link/{opened.written}/values",
+        "preview": f"/link/{opened.written}/preview",
         "by_link": True,
         "token": visitor.token(opened.purpose),
         "withdraw_token": "",

@@ -1,18 +1,24 @@
 """Makes the parts of a preview for pages: text without hidden characters, changed lines, tables with sums."""
 
+import base64
 import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
-from signoff.approvals.preview_parts import read_parts
-from signoff.contracts.approval import Question
+from starlette.responses import Response
+
+from signoff.approvals.preview_parts import image_type, read_parts
+from signoff.contracts.approval import ApprovalRequest, Question
 from signoff.contracts.canonical_json import sha256_hex
-from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.errors import NotFound, StoreUnavailable
 from signoff.contracts.preview import AnyPart, Cell, Diff, Email, File, Image, Sql, Table
 from signoff.formats.visible_text import one_line
 from signoff.gateway.approvals.value_tables import ValueTable
+from signoff.gateway.auth.visitor import Visitor
+from signoff.gateway.deps import GatewayDeps
+from signoff.people.eligibility import approver_spec_of, resolve_eligibility
 from signoff.store.content_store import load
 from signoff.store.store import Store
 from signoff.texts.formatter import Formatter
@@ -66,6 +72,45 @@ class PreviewView:
     def is_whole(self) -> bool:
         """Return whether each part is drawn to its end."""
         return not any(part.left for part in self.parts)
+
+
+class Picture(NamedTuple):
+    """The bytes of a part's picture, and their media type."""
+
+    data: bytes
+    media_type: str
+
+
+async def load_preview(
+    deps: GatewayDeps, request: ApprovalRequest, visitor: Visitor, address: str, limit: int | None = CARD_LINES
+) -> PreviewView | None:
+    """Return the preview for an approver, or `None` for other readers. Raises `StoreUnavailable`."""
+    if not _may_see(deps, request, visitor):
+        return None
+    parts = await load_parts(deps.store, request)
+    return preview_view(request, parts, address, visitor.formatter, limit)
+
+
+async def load_image(deps: GatewayDeps, request: ApprovalRequest, visitor: Visitor, number: int) -> Picture | None:
+    """Return the picture of a part, by the part's number from 0. Raises as `load_preview`."""
+    parts = await load_parts(deps.store, request) if _may_see(deps, request, visitor) else ()
+    part = parts[number] if 0 <= number < len(parts) else None
+    if not isinstance(part, Image) or not (kind := image_type(part)):
+        return None
+    return Picture(base64.b64decode(part.data), kind)
+
+
+def picture_response(picture: Picture | None) -> Response:
+    """Raises `NotFound` without a picture."""
+    if picture is None:
+        raise NotFound("this request has no such picture for you")
+    return Response(picture.data, media_type=picture.media_type, headers={"cache-control": "private, no-store"})
+
+
+def _may_see(deps: GatewayDeps, request: ApprovalRequest, visitor: Visitor) -> bool:
+    """Return whether the visitor may decide the request: a preview may read more than its requester may."""
+    now = visitor.formatter.now
+    return not resolve_eligibility(visitor.person, deps.people, approver_spec_of(request), now).code
 
 
 async def load_parts(store: Store, question: Question) -> tuple[AnyPart, ...]:

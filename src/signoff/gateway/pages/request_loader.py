@@ -14,6 +14,7 @@ from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.call_view import CallLine
 from signoff.gateway.pages.card_view import CardPage, card_page
+from signoff.gateway.pages.preview_view import load_preview
 from signoff.gateway.pages.timeline_view import delivery_lines
 from signoff.gateway.pages.turn_view import call_lines
 from signoff.store.delivery_queue import DeliveryQueue
@@ -31,8 +32,8 @@ class OpenedRequest:
     page: CardPage
 
 
-async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> OpenedRequest:
-    """Pending or settled. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
+async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor, base: str = "") -> OpenedRequest:
+    """Pending or settled. `base` is the address of its page, if not the inbox. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
     key = own_approval(visitor, approval)
     loaded = await Conversations(deps).load(approval, visitor.person)
     request, args = loaded.request, loaded.args
@@ -43,7 +44,9 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> Op
     deliveries = delivery_lines(rows, deps.catalog.channels.declared, deps.people, language)
     left = await unopened_pages(deps.store, loaded, visitor.person) if request.state == "pending" else 0
     undo = undoable_seconds(loaded.rows, visitor)
-    return OpenedRequest(request, args, card_page(request, args, line, visitor, deps.people, deliveries, left, undo))
+    preview = await load_preview(deps, request, visitor, f"{base or f'/approvals/{approval}'}/preview")
+    page = card_page(request, args, line, visitor, deps.people, deliveries, left, undo, preview)
+    return OpenedRequest(request, args, page)
 
 
 def undoable_seconds(rows: ApprovalRows, visitor: Visitor) -> float:
@@ -66,9 +69,9 @@ async def _line(deps: GatewayDeps, key: ApprovalKey, language: str) -> CallLine 
         return None
 
 
-async def open_card(deps: GatewayDeps, approval: str, visitor: Visitor) -> CardPage:
+async def open_card(deps: GatewayDeps, approval: str, visitor: Visitor, base: str = "") -> CardPage:
     """Raises like `open_request`."""
-    return (await open_request(deps, approval, visitor)).page
+    return (await open_request(deps, approval, visitor, base)).page
 
 
 def own_approval(visitor: Visitor, approval: str) -> ApprovalKey:
