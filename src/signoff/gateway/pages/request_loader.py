@@ -33,7 +33,10 @@ class OpenedRequest:
 
 
 async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor, base: str = "") -> OpenedRequest:
-    """Pending or settled. `base` is the address of its page, if not the inbox. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
+    """Pending or settled. `base` is the address of its page outside the inbox.
+
+    Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`.
+    """
     key = own_approval(visitor, approval)
     loaded = await Conversations(deps).load(approval, visitor.person)
     request, args = loaded.request, loaded.args
