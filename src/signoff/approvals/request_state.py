@@ -52,7 +52,9 @@ class StoredAnswer(NamedTuple):
 
 
 def request_of(question: Question, card: Card = NO_CARD) -> ApprovalRequest:
-    fields = dict(question) | {"question_hash": question_hash(question), "card": card}
+    # Approvers alone see a preview, and many others read requests.
+    preview = question.preview and replace(question.preview, parts=None)
+    fields = dict(question) | {"question_hash": question_hash(question), "card": card, "preview": preview}
     request = ApprovalRequest(**fields)
     return request if question.opened_at is None else deadlines.open_request(request, question.opened_at)
 

@@ -106,12 +106,15 @@ async def show_values(request: Request, approval: str, site: CurrentSite, visito
 async def show_preview(approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
     """Show the whole preview of the effect."""
     own_approval(visitor, approval)
-    request = (await site.conversations.load(approval, visitor.person)).request
-    address = f"/approvals/{approval}/preview"
-    preview = await load_preview(site.deps, request, visitor, address, limit=None)
+    loaded = await site.conversations.load(approval, visitor.person)
+    preview = await load_preview(site.deps, loaded, visitor, f"/approvals/{approval}/preview", limit=None)
     if preview is None:
         raise NotFound(f"request `{approval}` has no preview for you")
-    context: dict[str, Any] = {"preview": preview, "effect": request.card.effect, "back": f"/approvals/{approval}"}
+    context: dict[str, Any] = {
+        "preview": preview,
+        "effect": loaded.request.card.effect,
+        "back": f"/approvals/{approval}",
+    }
     return site.renderer.page("preview.html", visitor, nav="waiting", **context)
 
 
@@ -119,8 +122,8 @@ async def show_preview(approval: str, site: CurrentSite, visitor: CurrentVisitor
 async def show_image(approval: str, number: int, site: CurrentSite, visitor: CurrentVisitor) -> Response:
     """Return one picture of the preview."""
     own_approval(visitor, approval)
-    request = (await site.conversations.load(approval, visitor.person)).request
-    return picture_response(await load_image(site.deps, request, visitor, number))
+    loaded = await site.conversations.load(approval, visitor.person)
+    return picture_response(await load_image(site.deps, loaded, visitor, number))
 
 
 @router.post("/approvals/{approval}/values", dependencies=[PAGE_DECIDE])

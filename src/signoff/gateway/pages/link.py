@@ -109,12 +109,12 @@ async def show_link_values(request: Request, written: str, site: CurrentSite) ->
 async def show_link_preview(request: Request, written: str, site: CurrentSite) -> Response:
     """Show the whole preview to the link's recipient."""
     opened = await _open_link(site, request, written)
-    card = await _card(site, opened)
-    base = f"/link/{written}"
-    preview = await load_preview(site.deps, card.request, opened.visitor, f"{base}/preview", limit=None)
+    await _card(site, opened)
+    loaded, base = await site.deps.requests.load(opened.link.approval), f"/link/{written}"
+    preview = await load_preview(site.deps, loaded, opened.visitor, f"{base}/preview", limit=None)
     if preview is None:
         raise NotFound("this request has no preview for you")
-    context: dict[str, Any] = {"preview": preview, "effect": card.request.card.effect, "back": base}
+    context: dict[str, Any] = {"preview": preview, "effect": loaded.request.card.effect, "back": base}
     return site.renderer.page("preview.html", opened.visitor.browser, nav="link", **context)
 
 
@@ -122,8 +122,9 @@ async def show_link_preview(request: Request, written: str, site: CurrentSite) -
 async def show_link_image(request: Request, written: str, number: int, site: CurrentSite) -> Response:
     """Return one picture of the preview to the link's recipient."""
     opened = await _open_link(site, request, written)
-    card = await _card(site, opened)
-    return picture_response(await load_image(site.deps, card.request, opened.visitor, number))
+    await _card(site, opened)
+    loaded = await site.deps.requests.load(opened.link.approval)
+    return picture_response(await load_image(site.deps, loaded, opened.visitor, number))
 
 
 @router.post("/link/{written}/values", dependencies=[OPEN_PAGE])

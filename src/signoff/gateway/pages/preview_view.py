@@ -20,6 +20,7 @@ from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.deps import GatewayDeps
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
 from signoff.store.content_store import load
+from signoff.store.request_reader import LoadedRequest
 from signoff.store.store import Store
 from signoff.texts.formatter import Formatter
 
@@ -82,18 +83,18 @@ class Picture(NamedTuple):
 
 
 async def load_preview(
-    deps: GatewayDeps, request: ApprovalRequest, visitor: Visitor, address: str, limit: int | None = CARD_LINES
+    deps: GatewayDeps, loaded: LoadedRequest, visitor: Visitor, address: str, limit: int | None = CARD_LINES
 ) -> PreviewView | None:
     """Return the preview for an approver, or `None` for other readers. Raises `StoreUnavailable`."""
-    if not _may_see(deps, request, visitor):
+    if not _may_see(deps, loaded.request, visitor):
         return None
-    parts = await load_parts(deps.store, request)
-    return preview_view(request, parts, address, visitor.formatter, limit)
+    question = loaded.rows.latest
+    return preview_view(question, await load_parts(deps.store, question), address, visitor.formatter, limit)
 
 
-async def load_image(deps: GatewayDeps, request: ApprovalRequest, visitor: Visitor, number: int) -> Picture | None:
+async def load_image(deps: GatewayDeps, loaded: LoadedRequest, visitor: Visitor, number: int) -> Picture | None:
     """Return the picture of a part, by the part's number from 0. Raises as `load_preview`."""
-    parts = await load_parts(deps.store, request) if _may_see(deps, request, visitor) else ()
+    parts = await load_parts(deps.store, loaded.rows.latest) if _may_see(deps, loaded.request, visitor) else ()
     part = parts[number] if 0 <= number < len(parts) else None
     if not isinstance(part, Image) or not (kind := image_type(part)):
         return None

@@ -47,7 +47,7 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor, base:
     deliveries = delivery_lines(rows, deps.catalog.channels.declared, deps.people, language)
     left = await unopened_pages(deps.store, loaded, visitor.person) if request.state == "pending" else 0
     undo = undoable_seconds(loaded.rows, visitor)
-    preview = await load_preview(deps, request, visitor, f"{base or f'/approvals/{approval}'}/preview")
+    preview = await load_preview(deps, loaded, visitor, f"{base or f'/approvals/{approval}'}/preview")
     page = card_page(request, args, line, visitor, deps.people, deliveries, left, undo, preview)
     return OpenedRequest(request, args, page)
 
