@@ -10,7 +10,7 @@ from mail_kit import Delivered, Relay, published, relay
 from signoff.approvals.card import render_card
 from signoff.channels.base import ChannelContext
 from signoff.channels.envelopes import ClosedCard, InboundBatch, InboundRequest, OutboundCard, SentCard
-from signoff.channels.mail.email import Email
+from signoff.channels.mail.email import EmailChannel
 from signoff.channels.mail.raw_mail import FetchedMail
 from signoff.contracts.call import REQUIRES_APPROVAL
 from signoff.contracts.person import Person
@@ -28,7 +28,7 @@ INBOUND = {"lmtp": {"port": 24}}
 
 @dataclass(frozen=True)
 class MailRig:
-    channel: Email
+    channel: EmailChannel
     server: Relay
 
     async def card(self, token: str = TOKEN, **given: Any) -> Delivered:
@@ -54,7 +54,7 @@ async def mail_rig(**options: Any) -> AsyncIterator[MailRig]:
             **options,
         }
         context = ChannelContext("email", given, "https://signoff.example", lambda: NOW, b"k" * 32)
-        yield MailRig(Email(context, published), server)
+        yield MailRig(EmailChannel(context, published), server)
 
 
 def a_notice(*, locale: str = "en", address: str = BO, kind: Any = "ask", more: int = 0, **given: Any) -> OutboundCard:

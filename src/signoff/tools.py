@@ -1,4 +1,4 @@
-"""Names for authors of tools: registries, hooks, results, reducers and further handler signatures."""
+"""Names for authors of tools: registries, hooks, parts of previews, results, reducers and handler signatures."""
 
 from typing import TYPE_CHECKING
 
@@ -6,6 +6,16 @@ from signoff.formats.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from signoff.activities.hooks.policy_decision_point import PolicyDecisionPoint as PolicyDecisionPoint
+    from signoff.contracts.preview import Code as Code
+    from signoff.contracts.preview import Diff as Diff
+    from signoff.contracts.preview import Email as Email
+    from signoff.contracts.preview import File as File
+    from signoff.contracts.preview import Image as Image
+    from signoff.contracts.preview import Markdown as Markdown
+    from signoff.contracts.preview import PreviewPart as PreviewPart
+    from signoff.contracts.preview import Sql as Sql
+    from signoff.contracts.preview import Table as Table
+    from signoff.contracts.preview import Text as Text
     from signoff.contracts.usage import UsageLimit as UsageLimit
     from signoff.formats.json_schema import SchemaProblem as SchemaProblem
     from signoff.policy.handler_verdict import HandlerCall as HandlerCall
@@ -68,6 +78,16 @@ _MODULES = {
     "ToolResolver": "signoff.registry.registry",
     "DeliveryFailure": "signoff.registry.results.destinations",
     "UsageLimit": "signoff.contracts.usage",
+    "Code": "signoff.contracts.preview",
+    "Diff": "signoff.contracts.preview",
+    "Email": "signoff.contracts.preview",
+    "File": "signoff.contracts.preview",
+    "Image": "signoff.contracts.preview",
+    "Markdown": "signoff.contracts.preview",
+    "PreviewPart": "signoff.contracts.preview",
+    "Sql": "signoff.contracts.preview",
+    "Table": "signoff.contracts.preview",
+    "Text": "signoff.contracts.preview",
     "context_first": "signoff.registry.handler_adapters",
     "create_tool_registry": "signoff.registry.registry",
     "ok_results": "signoff.registry.handler_adapters",

@@ -47,7 +47,7 @@ def _pieces(body: bytes) -> Iterator[bytes]:
 @pytest.mark.parametrize("name", BODIES)
 async def test_large_unsigned_form_does_not_delay_health(channel_site: AttackSite, name: str) -> None:
     # The form is refused as forged, and at the same time health answers within a second. With the whole form read by
-    # `MailgunFormat.verify`, and on the event loop by `Email.read`, health took 1.8 seconds.
+    # `MailgunFormat.verify`, and on the event loop by `EmailChannel.read`, health took 1.8 seconds.
     kind, body = BODIES[name]
     async with probed(channel_site.url) as found:
         for _ in range(ROUNDS):

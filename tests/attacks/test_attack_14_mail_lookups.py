@@ -146,7 +146,7 @@ async def test_approvers_mail_needs_the_same_lookups_as_a_strangers(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # For an approver, another person and an unknown sender the same names are looked up in the same order, and the
-    # channel holds no names to distinguish them. With keys looked up only for Bo and Cy in `Email.read`, the unknown
+    # channel holds no names to distinguish them. With keys looked up only for Bo and Cy in `EmailChannel.read`, the unknown
     # sender's keys were not. Without the comparison of hashes in `flaw`, an altered email's keys were looked up.
     asked = []
     for name in ("bo", "cy", "nobody"):
@@ -166,7 +166,7 @@ async def test_long_mail_is_hashed_cheaply_outside_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # 10 MB and three false signatures in both forms, hashed outside the event loop, which continues. Read on the event
-    # loop by `Email.read` the loop ran once, and with dkimpy's canonical body made for each signature in
+    # loop by `EmailChannel.read` the loop ran once, and with dkimpy's canonical body made for each signature in
     # `BodyHashes.of` it took more than three times as long.
     false = "DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/{}; d=else.example; s=s{}; h=from; bh=AAAA; b=AAAA\r\n"
     head = "".join(false.format(form, number) for number, form in enumerate(("relaxed", "simple", "relaxed")))

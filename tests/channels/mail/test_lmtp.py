@@ -12,7 +12,7 @@ from tables import table
 
 from signoff.channels.base import ChannelContext
 from signoff.channels.envelopes import InboundBatch, InboundRequest
-from signoff.channels.mail.email import Email
+from signoff.channels.mail.email import EmailChannel
 from signoff.channels.mail.raw_mail import FetchedMail
 from signoff.contracts.errors import StoreUnavailable, Unavailable
 from signoff.temporal.embedded_server import free_port
@@ -20,20 +20,20 @@ from signoff.temporal.embedded_server import free_port
 OURS = "approvals@signoff.example"
 
 
-def channel(protocol: str, port: int) -> Email:
+def channel(protocol: str, port: int) -> EmailChannel:
     options: dict[str, Any] = {
         "smtp": {"host": "127.0.0.1", "port": 9, "tls": "none"},
         "sender": OURS,
         "authserv_id": "mx.signoff.example",
         "inbound": {"lmtp": {"port": port, "protocol": protocol}},
     }
-    return Email(
+    return EmailChannel(
         ChannelContext("email", options, "https://signoff.example", lambda: datetime.now(UTC), b"k" * 32), published
     )
 
 
 class Kept:
-    def __init__(self, made: Email) -> None:
+    def __init__(self, made: EmailChannel) -> None:
         self.raws: list[FetchedMail] = []
         self.failure: Exception | None = None
         self._channel = made
@@ -144,7 +144,7 @@ async def test_trusted_port_open_to_others_is_warned_about() -> None:
         lmtp = {**made.context.options["inbound"]["lmtp"], "host": host}
         options = {**made.context.options, "inbound": {"lmtp": lmtp}}
         context = ChannelContext("email", options, "https://signoff.example", lambda: datetime.now(UTC), b"k" * 32)
-        found = (await Email(context, published).check())[-1]
+        found = (await EmailChannel(context, published).check())[-1]
         assert (found.ok, "authserv_id" in found.remedy) == (ok, not ok), host
         unsigned = {**options, "authserv_id": ""}
-        assert (await Email(replace(context, options=unsigned), published).check())[-1].ok
+        assert (await EmailChannel(replace(context, options=unsigned), published).check())[-1].ok

@@ -6,7 +6,7 @@ from tables import table
 
 from signoff.channels.base import ChannelContext
 from signoff.channels.channel_loader import read_options
-from signoff.channels.mail.email import Email
+from signoff.channels.mail.email import EmailChannel
 from signoff.channels.mail.options import EmailOptions, SmtpOptions
 from signoff.contracts.errors import ConfigError
 from signoff.keys.secrets import SecretProvider
@@ -18,7 +18,7 @@ SECRETS = {"SMTP_PASSWORD": "s-one", "IMAP_PASSWORD": "s-two", "HOOK": "s-three"
 
 async def opened(**changes: Any) -> EmailOptions:
     given = {"smtp": SMTP, "sender": "Signoff <approvals@example.com>", "inbound": {"imap": IMAP}, **changes}
-    return EmailOptions.model_validate(await read_options(Email, given, SecretProvider(environment=SECRETS)))
+    return EmailOptions.model_validate(await read_options(EmailChannel, given, SecretProvider(environment=SECRETS)))
 
 
 async def test_usual_options_are_defaults() -> None:
@@ -71,7 +71,7 @@ async def test_smtp_without_tls_is_allowed_on_this_machine() -> None:
 def test_malformed_webhook_secret_is_refused_at_once() -> None:
     given = {"smtp": {"host": "h"}, "sender": APPROVALS, "inbound": {"webhook": {"secret": "s-three"}}}
     with pytest.raises(ConfigError, match="whsec_"):
-        Email(ChannelContext("email", given, "https://signoff.example", lambda: NOW, b"k"))
+        EmailChannel(ChannelContext("email", given, "https://signoff.example", lambda: NOW, b"k"))
 
 
 @table(

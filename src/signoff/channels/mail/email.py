@@ -60,7 +60,7 @@ _REMEMBERED: Final = 10_000
 """Replies in memory, so that none is sent twice."""
 
 
-class Email(Channel):
+class EmailChannel(Channel):
     """See the module. `txt` looks up names for DKIM."""
 
     kind: ClassVar[str] = "email"
@@ -341,4 +341,4 @@ class _MailHandler:
         return "250 2.0.0 OK"
 
 
-CHANNEL = Email
+CHANNEL = EmailChannel

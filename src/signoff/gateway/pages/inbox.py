@@ -110,11 +110,8 @@ async def show_preview(approval: str, site: CurrentSite, visitor: CurrentVisitor
     preview = await load_preview(site.deps, loaded, visitor, f"/approvals/{approval}/preview", limit=None)
     if preview is None:
         raise NotFound(f"request `{approval}` has no preview for you")
-    context: dict[str, Any] = {
-        "preview": preview,
-        "effect": loaded.request.card.effect,
-        "back": f"/approvals/{approval}",
-    }
+    effect, back = loaded.request.card.effect, f"/approvals/{approval}"
+    context: dict[str, Any] = {"preview": preview, "effect": effect, "back": back}
     return site.renderer.page("preview.html", visitor, nav="waiting", **context)
 
 
