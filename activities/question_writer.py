@@ -210,6 +210,7 @@ class QuestionWriter:
             require_reason=not doubt and policy.require_reason,
             preview=preview,
             preview_required=not doubt and policy.preview_required,
+            preview_for=policy.preview_for,
             allow_self=policy.allow_self_approval,
             # Edited arguments and remembered answers do not fit a question about the past.
             edit="off" if doubt else policy.edit_mode(read_only=tool.read_only),

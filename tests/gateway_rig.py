@@ -47,7 +47,7 @@ PASSWORD = "correct horse"
 SIGNER = Signer(PrivateKeys(keys=(new_key(datetime(2026, 1, 1, tzinfo=UTC)),)))
 """The gateway's key."""
 
-_MONEY: dict[str, Any] = {
+MONEY: dict[str, Any] = {
     "type": "object",
     "properties": {
         "amount": {"type": "number"},
@@ -179,7 +179,7 @@ def rig_catalog(ledger: Ledger) -> Catalog:
     def fails(args: dict[str, Any], context: Any) -> ToolFailure:
         return ToolFailure("the bank is closed")
 
-    money: dict[str, Any] = {"input_schema": _MONEY, "effect": "Pay {amount} {currency} to {to}", "title": "Pay"}
+    money: dict[str, Any] = {"input_schema": MONEY, "effect": "Pay {amount} {currency} to {to}", "title": "Pay"}
     flight: dict[str, Any] = {
         "input_schema": _FLIGHT,
         "effect": "Book {flight} in {class}, {cost} {currency}",

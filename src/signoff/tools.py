@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from signoff.formats.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from signoff.activities.hooks.built_in_previews import preview_file_write as preview_file_write
+    from signoff.activities.hooks.built_in_previews import preview_sql as preview_sql
     from signoff.activities.hooks.policy_decision_point import PolicyDecisionPoint as PolicyDecisionPoint
     from signoff.contracts.preview import Code as Code
     from signoff.contracts.preview import Diff as Diff
@@ -90,6 +92,8 @@ _MODULES = {
     "Text": "signoff.contracts.preview",
     "context_first": "signoff.registry.handler_adapters",
     "create_tool_registry": "signoff.registry.registry",
+    "preview_file_write": "signoff.activities.hooks.built_in_previews",
+    "preview_sql": "signoff.activities.hooks.built_in_previews",
     "ok_results": "signoff.registry.handler_adapters",
     "per_call": "signoff.registry.handler_adapters",
     "success_results": "signoff.registry.handler_adapters",

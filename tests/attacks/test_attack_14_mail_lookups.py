@@ -147,7 +147,8 @@ async def test_approvers_mail_needs_the_same_lookups_as_a_strangers(
 ) -> None:
     # For an approver, another person and an unknown sender the same names are looked up in the same order, and the
     # channel holds no names to distinguish them. With keys looked up only for Bo and Cy in `EmailChannel.read`, the
-    # unknown sender's keys were not. Without the comparison of hashes in `flaw`, an altered email's keys were looked up.
+    # unknown sender's keys were not. Without the comparison of hashes in `flaw`, an altered email's keys were looked
+    # up.
     asked = []
     for name in ("bo", "cy", "nobody"):
         zone = with_keys(PEOPLE) if kind == "proved" else {}

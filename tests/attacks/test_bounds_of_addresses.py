@@ -177,8 +177,8 @@ def claimed(number: int, body: bytes) -> bytes:
 async def test_longest_emails_do_not_delay_health(channel_site: AttackSite) -> None:
     # `MAIL_HASHED_BYTES`, `MAIL_SIGNATURES_TRIED`, `MAIL_LOOKUP_SECONDS`: the longest emails, several at once. With
     # emails read on the event loop in `EmailChannel.read` instead of a thread, a health answer took 16 seconds; with
-    # only the limits of hashes and signatures removed health answered in time. Blanks are work for the relaxed form, and line
-    # ends are few because they triple in a form.
+    # only the limits of hashes and signatures removed health answered in time. Blanks are work for the relaxed form,
+    # and line ends are few because they triple in a form.
     line = b" a" * 450 + b"\r\n"
     body = line * ((MAX_MAIL - limits.MIB // 4) // len(line))
     assert 2 * len(body) > 0.9 * limits.MAIL_HASHED_BYTES

@@ -17,6 +17,7 @@ from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Vote
 from signoff.contracts.call import IN_DOUBT_RULE, PERMISSION_RULE, REQUIRES_APPROVAL, RuleReference
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Person, Principal
+from signoff.contracts.preview import PreviewReference
 from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.formats.visible_text import cut_visible
 from signoff.languages import catalogue
@@ -122,6 +123,7 @@ def test_card_is_complete_in_every_language_and_answer_mode(language: str, how: 
     ),
     ({"card": Card(effect="x", notes=(runner_note("a"),))}, "`a` runs the call itself, outside Signoff"),
     ({"expires_at": NOW - timedelta(seconds=1)}, "deadline passed"),
+    ({"preview": PreviewReference(sha256="ab")}, "The page of this request shows a preview of the effect."),
 )
 def test_card_shows_the_requests_special_properties(fields: dict[str, Any], message: str) -> None:
     assert message in card_words(notice(request(**fields)), ENGLISH_VOICE, how="buttons").text
@@ -136,7 +138,14 @@ def test_card_counts_the_approvals() -> None:
     assert words.counted == "1 of 3 approvals so far."
 
 
-@table("fields", {"kind": "in_doubt"}, {"confirm": "type"}, {"min_assurance": "session"}, {"min_assurance": "mfa"})
+@table(
+    "fields",
+    {"kind": "in_doubt"},
+    {"confirm": "type"},
+    {"min_assurance": "session"},
+    {"min_assurance": "mfa"},
+    {"preview_required": True},
+)
 def test_undecidable_card_explains_that_and_links(fields: dict[str, Any]) -> None:
     asked = request(**fields)
     assert link_only(asked, "channel")

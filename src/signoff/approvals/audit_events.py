@@ -75,6 +75,7 @@ def question_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
         notes=_remark_facts(request.card.notes),
         edited_by=request.edited_by,
         changed=[each.name for each in row_changes(request.before, request.card.rows)] if request.edited_by else [],
+        **({} if request.preview is None else {"preview": request.preview.sha256 or request.preview.fault}),
     )
 
 

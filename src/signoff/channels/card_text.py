@@ -151,7 +151,7 @@ def card_words(
 
 def link_only(request: ApprovalRequest, assurance: Assurance) -> bool:
     """Return whether only the link can decide a request, not a channel of this assurance."""
-    elsewhere = needs_typing(request) or request.kind == "in_doubt"
+    elsewhere = needs_typing(request) or request.kind == "in_doubt" or request.preview_required
     return elsewhere or not at_least(assurance, request.min_assurance)
 
 
@@ -261,7 +261,9 @@ class _Writer:
         late = late_report_words(self.request, self.formatter)
         said = f"{late} {cut_visible(report.text, NOTE_CHARS)}".rstrip() if report is not None else ""
         undeclared = undeclared_words(self.request, self.formatter.language)
-        return " ".join(filter(None, (self.remark(), undeclared, said)))
+        preview = self.request.preview is not None and not self.request.preview.fault
+        seen = text("card.preview", self.formatter.language) if preview else ""
+        return " ".join(filter(None, (self.remark(), undeclared, said, seen)))
 
     def remark(self) -> str:
         request = self.request

@@ -23,7 +23,14 @@ from signoff.contracts.message import APPROVAL_RESPONSE
 from signoff.contracts.names import VERSION
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionDraft
-from signoff.contracts.responses import ApprovalRequestPart, EditPreview, Health, SessionMessageReply, TurnStarted
+from signoff.contracts.responses import (
+    ApprovalRequestPart,
+    EditPreview,
+    EffectPreview,
+    Health,
+    SessionMessageReply,
+    TurnStarted,
+)
 from signoff.contracts.session_messages import SessionView, late_id, late_words
 from signoff.contracts.turn import TurnView
 from signoff.formats.nearest_name import quote_name
@@ -338,6 +345,14 @@ class Client:
         name = request if isinstance(request, str) else request.id
         body = _drop_empty({"set": dict(settings or {}), "text": text})
         return await self._transport.call(EditPreview, "POST", f"/v1/approvals/{_quote_part(name)}/preview", json=body)
+
+    async def effect(self, request: ApprovalRequest | str) -> EffectPreview:
+        """Return the preview of the effect of a request's call, for people who may decide it.
+
+        Raises `NotFound`, and `Refused` (`not_allowed`) for other people.
+        """
+        name = request if isinstance(request, str) else request.id
+        return await self._transport.call(EffectPreview, "GET", f"/v1/approvals/{_quote_part(name)}/effect")
 
     async def withdraw(self, request: ApprovalRequest | str, *, by: str = "", reason: str = "") -> Receipt:
         """Withdraw a pending request. Its call ends as denied. Returns a receipt.

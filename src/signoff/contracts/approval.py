@@ -316,6 +316,8 @@ class Question(Terms):
     """The preview of the effect. `None` if the tool has none."""
     preview_required: bool = False
     """True if an approval needs a preview without a fault."""
+    preview_for: Literal["approvers", "requester"] = "approvers"
+    """The readers of the preview. `requester`: approvers and the requester."""
     allow_self: bool = False
     """True if the requester may decide it."""
     edit: EditMode = "off"

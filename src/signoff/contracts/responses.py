@@ -8,6 +8,7 @@ from signoff.contracts.call import CallState
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.grant import Freeze, Grant
 from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
+from signoff.contracts.preview import AnyPart, PreviewFault
 from signoff.contracts.receipt import Receipt
 
 
@@ -172,6 +173,17 @@ class EditPreview(FrozenModel):
     card: Card
     changed: bool
     """True if they differ from the present ones."""
+
+
+class EffectPreview(FrozenModel):
+    """The preview of a call's effect."""
+
+    parts: tuple[AnyPart, ...]
+    """() for a tool without previews, and with a fault."""
+    sha256: str = ""
+    """The SHA-256 of the parts as canonical JSON. "" without parts."""
+    fault: PreviewFault = ""
+    """Why there is none, or ""."""
 
 
 class TurnList(FrozenModel):

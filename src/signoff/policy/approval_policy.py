@@ -271,6 +271,11 @@ class ApprovalPolicy(_PolicyData):
 
     [approvals.md](approvals.md#previews).
     """
+    preview_for: Literal["approvers", "requester"] = "approvers"
+    """The readers of a preview. `requester`: its approvers and the requester.
+
+    [approvals.md](approvals.md#previews).
+    """
     allow_self_approval: StrictBool = False
     """The requester may decide."""
     timeout: Seconds = 86_400.0
@@ -330,8 +335,12 @@ class ApprovalPolicy(_PolicyData):
         return self
 
     def edit_mode(self, *, read_only: bool) -> EditMode:
-        """Return `edit`, or its default: `approve` for a `read_only` tool, else `off`."""
-        return self.edit or ("approve" if read_only else "off")
+        """Return `edit`, or its default: `approve` for a `read_only` tool, else `off`.
+
+        With `preview_required`, `approve` becomes `propose`: the editor has not seen the preview of the edited call.
+        """
+        mode: EditMode = self.edit or ("approve" if read_only else "off")
+        return "propose" if mode == "approve" and self.preview_required else mode
 
     @property
     def named_approvers(self) -> tuple[str, ...]:

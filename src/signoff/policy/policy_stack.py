@@ -171,6 +171,7 @@ def _strictest(
         "veto": any(each.veto for each in policies),
         "require_reason": any(each.require_reason for each in policies),
         "preview_required": any(each.preview_required for each in policies),
+        "preview_for": "requester" if all(each.preview_for == "requester" for each in policies) else "approvers",
         "allow_self_approval": all(each.allow_self_approval for each in policies),
         "grant_ttl": min(each.grant_ttl for each in policies),
         # The default is `off` if a tool has effects, which is not known here.

@@ -1,11 +1,13 @@
 """`ask`, `show`, `turns`, `watch` and `cancel`."""
 
+import contextlib
 from typing import Annotated
 
 import typer
 
 from signoff.cli.http.gateway_client import gateway_client
 from signoff.cli.terminal.card_lines import card_lines
+from signoff.cli.terminal.effect_lines import effect_lines
 from signoff.cli.terminal.inputs import session_id, spoken
 from signoff.cli.terminal.options import AsJson, Asker, Stopper, Url
 from signoff.cli.terminal.output import Output, run
@@ -15,8 +17,9 @@ from signoff.client.client import Client
 from signoff.client.turn_handle import TurnHandle
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.clock import system_clock
-from signoff.contracts.errors import NotFound, ServerUnavailable
+from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
 from signoff.contracts.ids import parse_approval_id, read_code
+from signoff.contracts.responses import EffectPreview
 from signoff.contracts.turn import TurnView
 from signoff.formats.nearest_name import quote_name
 
@@ -72,10 +75,11 @@ def show(
     async def body(out: Output) -> int:
         async with gateway_client(url) as client:
             found = await _find(client, name)
+            effect = await _effect(client, found)
         if isinstance(found, TurnView):
             out.show(found, *turn_lines(found))
         else:
-            out.show(found, card_lines(found, system_clock()))
+            out.show(found, card_lines(found, system_clock()), *([effect_lines(effect)] if effect else ()))
         return 0
 
     run(body, as_json=as_json)
@@ -183,3 +187,12 @@ async def _follow(out: Output, turn: TurnHandle, *, every: bool) -> int:
     if not every and out.as_json:
         out.show(view)
     return FAILED if view is None else exit_code([view])
+
+
+async def _effect(client: Client, found: ApprovalRequest | TurnView) -> EffectPreview | None:
+    """Return the preview of a request, for people who may decide it."""
+    if isinstance(found, TurnView) or found.preview is None:
+        return None
+    with contextlib.suppress(Refused):
+        return await client.effect(found)
+    return None

@@ -1,4 +1,4 @@
-"""The API of previews: a request as approvers would see it with other arguments. Changes nothing."""
+"""The API of previews: the effect of a call, and a request with other arguments. Changes nothing."""
 
 from collections.abc import Collection
 from typing import Annotated, Any, Final
@@ -8,15 +8,18 @@ from pydantic import Field
 
 from signoff.approvals.redaction import hide
 from signoff.contracts.errors import BadRequest, Refused
+from signoff.contracts.preview import PreviewReference
 from signoff.contracts.requests import RequestBody
-from signoff.contracts.responses import EditPreview
+from signoff.contracts.responses import EditPreview, EffectPreview
 from signoff.gateway.api.faults import FAULTS
+from signoff.gateway.approvals.api_attempts import find_request
 from signoff.gateway.approvals.argument_form import whole_field
 from signoff.gateway.approvals.argument_parser import ParsedArguments, problem_words, read_fields, set_values
 from signoff.gateway.approvals.edited_card import edited_request
+from signoff.gateway.approvals.preview_reader import load_parts, may_see_preview
 from signoff.gateway.approvals.secret_masks import mask_text
 from signoff.gateway.auth.caller import own_tenant, person_of
-from signoff.gateway.auth.dependencies import Deps, TokenDecider
+from signoff.gateway.auth.dependencies import Deps, TokenDecider, TokenReader
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.languages import formatter_in
 from signoff.gateway.transport.json_route import JsonRoute
@@ -36,6 +39,19 @@ class PreviewBody(RequestBody):
     text: str = Field(
         default="", description="All arguments as JSON, instead of `set`. Masks keep their hidden values."
     )
+
+
+@router.get("/{approval}/effect", summary="Read the preview of a call's effect")
+async def show_effect(approval: str, deps: Deps, caller: TokenReader) -> EffectPreview:
+    """Returns the parts as approvers see them, with masked secrets. For people who may decide the request."""
+    person = person_of(caller)
+    loaded = await Conversations(deps).load(await find_request(deps, approval, caller), person)
+    question = loaded.rows.latest
+    if person is not None and not may_see_preview(loaded.request, person, deps.people, deps.clock()):
+        raise Refused("only people who may decide this request see its preview", code="not_allowed")
+    reference = question.preview or PreviewReference()
+    parts = await load_parts(deps.store, question)
+    return EffectPreview(parts=parts, sha256=reference.sha256, fault=reference.fault)
 
 
 @router.post("/{approval}/preview", summary="Preview other arguments")

@@ -187,7 +187,8 @@ class DecisionService:
             if not is_confirmed(shown, draft.confirm):
                 return refusal(request, "malformed", f"{missing_words(shown)}: send it as `confirm`")
             # Also for an edit: its author approves the unchanged arguments too, so they must have been read.
-            whole = loaded.request.card.whole
+            # A channel's card has no preview.
+            whole = loaded.request.card.whole and not request.preview_required
             if not (whole if author.by_card else await has_read(deps.store, loaded, author.person, draft.seen)):
                 return refusal(request, "malformed", why="unseen")
         if decision.remember is not None and request.allow_remember:

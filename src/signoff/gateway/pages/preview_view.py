@@ -1,48 +1,32 @@
 """Makes the parts of a preview for pages: text without hidden characters, changed lines, tables with sums."""
 
 import base64
-import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
+from markupsafe import Markup
 from starlette.responses import Response
 
-from signoff.approvals.preview_parts import image_type, read_parts
-from signoff.contracts.approval import ApprovalRequest, Question
-from signoff.contracts.canonical_json import sha256_hex
-from signoff.contracts.errors import NotFound, StoreUnavailable
-from signoff.contracts.preview import AnyPart, Cell, Diff, Email, File, Image, Sql, Table
+from signoff.approvals.preview_lines import LINE_CHARS, PreviewLine, changed_lines, text_lines
+from signoff.approvals.preview_parts import image_type
+from signoff.contracts.approval import Question
+from signoff.contracts.errors import NotFound
+from signoff.contracts.preview import AnyPart, Cell, Diff, Email, File, Image, Markdown, Sql, Table
 from signoff.formats.visible_text import one_line
+from signoff.gateway.approvals.preview_reader import load_parts, may_see_preview
 from signoff.gateway.approvals.value_tables import ValueTable
 from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.deps import GatewayDeps
-from signoff.people.eligibility import approver_spec_of, resolve_eligibility
-from signoff.store.content_store import load
+from signoff.gateway.pages.markdown import render_markdown
 from signoff.store.request_reader import LoadedRequest
-from signoff.store.store import Store
 from signoff.texts.formatter import Formatter
 
 CARD_LINES: Final = 40
 """Lines and rows of one part on the card. The preview's own page shows all."""
-_LINE_CHARS: Final = 400
-_CONTEXT_LINES: Final = 3
-_COMPARED_LINES: Final = 1_000
-"""Longer texts are shown as replaced: comparing them takes too long."""
 _SMALLEST_SUM: Final = 2
 _NO_FIELDS: Final[tuple[tuple[str, str], ...]] = ()
-
-Tone = Literal["", "was", "now", "gap"]
-
-
-@dataclass(frozen=True)
-class PreviewLine:
-    """One line of a text or of a difference."""
-
-    text: str
-    tone: Tone = ""
-    """`was`: only before, `now`: only after, `gap`: equal lines are left out here."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +39,8 @@ class PartView:
     """Named values, such as the recipients of an e-mail: keys of the catalogue, and values."""
     lines: tuple[PreviewLine, ...] = ()
     table: ValueTable | None = None
+    markdown: Markup | None = None
+    """The lines as HTML."""
     image: str = ""
     """The address of the picture."""
     left: int = 0
@@ -86,7 +72,7 @@ async def load_preview(
     deps: GatewayDeps, loaded: LoadedRequest, visitor: Visitor, address: str, limit: int | None = CARD_LINES
 ) -> PreviewView | None:
     """Return the preview for an approver, or `None` for other readers. Raises `StoreUnavailable`."""
-    if not _may_see(deps, loaded.request, visitor):
+    if not _may_see(deps, loaded, visitor):
         return None
     question = loaded.rows.latest
     return preview_view(question, await load_parts(deps.store, question), address, visitor.formatter, limit)
@@ -94,7 +80,7 @@ async def load_preview(
 
 async def load_image(deps: GatewayDeps, loaded: LoadedRequest, visitor: Visitor, number: int) -> Picture | None:
     """Return the picture of a part, by the part's number from 0. Raises as `load_preview`."""
-    parts = await load_parts(deps.store, loaded.rows.latest) if _may_see(deps, loaded.request, visitor) else ()
+    parts = await load_parts(deps.store, loaded.rows.latest) if _may_see(deps, loaded, visitor) else ()
     part = parts[number] if 0 <= number < len(parts) else None
     if not isinstance(part, Image) or not (kind := image_type(part)):
         return None
@@ -108,23 +94,6 @@ def picture_response(picture: Picture | None) -> Response:
     return Response(picture.data, media_type=picture.media_type, headers={"cache-control": "private, no-store"})
 
 
-def _may_see(deps: GatewayDeps, request: ApprovalRequest, visitor: Visitor) -> bool:
-    """Return whether the visitor may decide the request: a preview may read more than its requester may."""
-    now = visitor.formatter.now
-    return not resolve_eligibility(visitor.person, deps.people, approver_spec_of(request), now).code
-
-
-async def load_parts(store: Store, question: Question) -> tuple[AnyPart, ...]:
-    """Return the parts as approvers see them. Raises `StoreUnavailable`, also for parts that were changed."""
-    preview = question.preview
-    if preview is None or preview.parts is None:
-        return ()
-    body = await load(store, preview.parts)
-    if sha256_hex(body) != preview.sha256:
-        raise StoreUnavailable(f"the preview of `{question.id}` was changed in the store")
-    return read_parts(body)
-
-
 def preview_view(
     question: Question, parts: Sequence[AnyPart], address: str, formatter: Formatter, limit: int | None = CARD_LINES
 ) -> PreviewView | None:
@@ -136,7 +105,7 @@ def preview_view(
 
 
 def _part(part: AnyPart, address: str, formatter: Formatter, limit: int | None) -> PartView:
-    title, fields = one_line(part.title, _LINE_CHARS).text, _NO_FIELDS
+    title, fields = one_line(part.title, LINE_CHARS).text, _NO_FIELDS
     if isinstance(part, Image):
         described = _shown(part.text)
         return PartView(part.kind, title, (("preview.image", described),) if described else (), image=address)
@@ -147,16 +116,18 @@ def _part(part: AnyPart, address: str, formatter: Formatter, limit: int | None) 
     if isinstance(part, Table):
         return PartView(part.kind, title, table=_table(part, title, formatter, limit), left=_left(part.rows, limit))
     if isinstance(part, Diff):
-        lines = list(_changes(part.before.splitlines(), part.after.splitlines()))
+        lines = changed_lines(part.before, part.after)
     elif isinstance(part, Sql):
-        lines = _lines(part.plan)
+        lines = text_lines(part.plan)
         fields = (("statement", part.statement),)
     elif isinstance(part, Email):
         sent = (("to", part.to), ("cc", part.cc), ("bcc", part.bcc), ("subject", (part.subject,)))
-        lines, fields = _lines(part.text), tuple((name, ", ".join(values)) for name, values in sent if any(values))
+        lines, fields = text_lines(part.text), tuple((name, ", ".join(values)) for name, values in sent if any(values))
     else:
-        lines = _lines(part.text)
-    return PartView(part.kind, title, _fields(fields), tuple(lines[:limit]), left=_left(lines, limit))
+        lines = text_lines(part.text)
+    shown = tuple(lines[:limit])
+    markdown = render_markdown(shown) if isinstance(part, Markdown) else None
+    return PartView(part.kind, title, _fields(fields), shown, markdown=markdown, left=_left(lines, limit))
 
 
 def _fields(named: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -168,34 +139,7 @@ def _left(items: Sequence[object], limit: int | None) -> int:
 
 
 def _shown(text: str) -> str:
-    return "\n".join(one_line(line, _LINE_CHARS).text for line in text.splitlines())
-
-
-def _lines(text: str) -> list[PreviewLine]:
-    return [PreviewLine(one_line(line, _LINE_CHARS).text) for line in text.splitlines()]
-
-
-def _changes(before: Sequence[str], after: Sequence[str]) -> Iterator[PreviewLine]:
-    """Yield changed lines with the equal lines around them."""
-    if max(len(before), len(after)) > _COMPARED_LINES:
-        yield from _toned(before, "was")
-        yield from _toned(after, "now")
-        return
-    matcher = difflib.SequenceMatcher(None, before, after)
-    for number, group in enumerate(matcher.get_grouped_opcodes(_CONTEXT_LINES)):
-        if number:
-            yield PreviewLine("", "gap")
-        for tag, was, was_end, now, now_end in group:
-            if tag == "equal":
-                yield from _lines("\n".join(before[was:was_end]))
-                continue
-            yield from _toned(before[was:was_end], "was")
-            yield from _toned(after[now:now_end], "now")
-
-
-def _toned(lines: Sequence[str], tone: Tone) -> Iterator[PreviewLine]:
-    for line in lines:
-        yield PreviewLine(one_line(line, _LINE_CHARS).text, tone)
+    return "\n".join(one_line(line, LINE_CHARS).text for line in text.splitlines())
 
 
 def _table(part: Table, title: str, formatter: Formatter, limit: int | None) -> ValueTable:
@@ -204,7 +148,7 @@ def _table(part: Table, title: str, formatter: Formatter, limit: int | None) -> 
     written = tuple("" if total is None else formatter.number(total, 0) for total in sums)
     return ValueTable(
         label=title,
-        columns=tuple(one_line(name, _LINE_CHARS).text for name in part.columns),
+        columns=tuple(one_line(name, LINE_CHARS).text for name in part.columns),
         numeric=tuple(total is not None for total in sums),
         rows=tuple(
             (str(number), tuple(_cell(value, formatter) for value in row))
@@ -218,7 +162,7 @@ def _table(part: Table, title: str, formatter: Formatter, limit: int | None) -> 
 def _cell(value: Cell, formatter: Formatter) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return formatter.number(Decimal(str(value)), 0)
-    return "" if value is None else one_line(str(value), _LINE_CHARS).text
+    return "" if value is None else one_line(str(value), LINE_CHARS).text
 
 
 def _sum(values: Sequence[Cell]) -> Decimal | None:
@@ -226,3 +170,7 @@ def _sum(values: Sequence[Cell]) -> Decimal | None:
     if not numbers or len(numbers) < len(values):
         return None
     return sum((Decimal(str(each)) for each in numbers), Decimal(0))
+
+
+def _may_see(deps: GatewayDeps, loaded: LoadedRequest, visitor: Visitor) -> bool:
+    return may_see_preview(loaded.request, visitor.person, deps.people, visitor.formatter.now)
