@@ -34,7 +34,7 @@ from signoff.activities.run_rules import (
 )
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.earlier_questions import denial_of, is_barred
-from signoff.approvals.preview_parts import PREVIEW_CHANGES, count_changes
+from signoff.approvals.previews.parts import PREVIEW_CHANGES, count_changes
 from signoff.approvals.tightening import tighten
 from signoff.contracts.activity_messages import RunTask, ToolReply
 from signoff.contracts.approval import Question, Terms, TermValues

@@ -13,7 +13,7 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import no_info_plain_validator_function
 
-from signoff.approvals.preview_parts import parse_preview
+from signoff.approvals.previews.parts import parse_preview
 from signoff.contracts.call import CallContext
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import ConfigError

@@ -8,7 +8,7 @@ from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_
 
 from signoff.contracts import names
 from signoff.contracts.ids import TurnKey
-from signoff.contracts.list_rows import TurnRow
+from signoff.contracts.responses import TurnRow
 from signoff.engine.turn_list import turn_row, turns
 from signoff.store.questions.questions import Questions
 from signoff.store.questions.request_lists import RequestLists

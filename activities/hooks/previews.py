@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from signoff.activities.hooks.hook_caller import NoAnswer, ask
-from signoff.approvals.preview_parts import bound_hash, mask_parts, parts_json
+from signoff.approvals.previews.parts import bound_hash, mask_parts, parts_json
 from signoff.approvals.redaction import secret_values
 from signoff.contracts.call import CallContext
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex

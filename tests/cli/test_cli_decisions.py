@@ -7,8 +7,8 @@ from served_stack import gateway_alone, worker_alone
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import show_code
-from signoff.contracts.list_rows import TurnRow, WaitingCard
 from signoff.contracts.receipt import Receipt
+from signoff.contracts.responses import TurnRow, WaitingCard
 from signoff.contracts.turn import TurnView
 from signoff.temporal.embedded_server import ServerHandle
 

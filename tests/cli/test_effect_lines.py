@@ -19,7 +19,7 @@ def test_parts_of_a_preview_are_printed() -> None:
         Email(to=("ana@example.com",), subject="Invoice", text="Dear Ana"),
         Sql(statement="DELETE FROM a", plan="Delete on a"),
         File(path="/srv/a.txt", size=12, sha256="ab12"),
-        Image(data="", text="A chart"),
+        Image(data=b"", text="A chart"),
         Text(text="red \x1b[31m and \u202e [bold]"),
     )
     text = written(EffectPreview(parts=parts))

@@ -9,8 +9,8 @@ from gateway_rig import PEOPLE, GatewayRig, turn_of
 from tables import table
 
 from signoff.contracts.ids import SessionKey, TurnKey
-from signoff.contracts.list_rows import WaitingCard
 from signoff.contracts.person import Person
+from signoff.contracts.responses import WaitingCard
 from signoff.gateway.read_access import Audience, may_read, may_stop, of_row, reads_all
 from signoff.gateway.session_names import own_session
 from signoff.people.eligibility import rights

@@ -1,8 +1,8 @@
 import pytest
 
 from signoff.contracts.errors import ServerUnavailable
-from signoff.contracts.list_rows import WaitingCard
 from signoff.contracts.receipt import Receipt
+from signoff.contracts.responses import WaitingCard
 from signoff.engine.kill_switch import sweep
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 from starlette.responses import Response
 
 from signoff.contracts.ids import SessionKey, TurnKey
-from signoff.contracts.list_rows import TurnRow
+from signoff.contracts.responses import TurnRow
 from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import ResponsePart, TurnView
 

@@ -18,7 +18,6 @@ from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.grant import Freeze, FreezeResult, Grant
 from signoff.contracts.ids import TurnKey, is_id, parse_approval_id, parse_workflow_id, uuid7
-from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.message import APPROVAL_RESPONSE
 from signoff.contracts.names import VERSION
 from signoff.contracts.receipt import Receipt
@@ -29,7 +28,10 @@ from signoff.contracts.responses import (
     EffectPreview,
     Health,
     SessionMessageReply,
+    SessionRow,
+    TurnRow,
     TurnStarted,
+    WaitingCard,
 )
 from signoff.contracts.session_messages import SessionView, late_id, late_words
 from signoff.contracts.turn import TurnView

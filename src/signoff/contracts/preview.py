@@ -3,14 +3,25 @@
 import base64
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PlainSerializer
 
 from signoff.contracts.content import Content
 from signoff.contracts.frozen_model import FrozenModel
 
 
-def _as_base64(given: Any) -> Any:
-    return base64.b64encode(given).decode() if isinstance(given, bytes | bytearray) else given
+def _decode(given: Any) -> Any:
+    return base64.b64decode(given, validate=True) if isinstance(given, str) else given
+
+
+def _encode(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+Base64: TypeAlias = Annotated[
+    bytes,
+    BeforeValidator(_decode, json_schema_input_type=str),
+    PlainSerializer(_encode, return_type=str, when_used="json"),
+]
 
 
 class PreviewPart(FrozenModel):
@@ -91,8 +102,8 @@ class Image(PreviewPart):
     """A picture: PNG, JPEG, GIF or WebP."""
 
     kind: Literal["image"] = "image"
-    data: Annotated[str, BeforeValidator(_as_base64)]
-    """The bytes. Stored as base64."""
+    data: Base64
+    """The bytes. In JSON as base64."""
     text: str = ""
     """A description for people who do not see the picture."""
 

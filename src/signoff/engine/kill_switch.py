@@ -8,9 +8,9 @@ from typing import Final
 from signoff.contracts.content import Remark
 from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
 from signoff.contracts.grant import SweepResult
-from signoff.contracts.list_rows import WaitingCard
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
+from signoff.contracts.responses import WaitingCard
 from signoff.languages.remarks import worded
 from signoff.people.eligibility import rights
 

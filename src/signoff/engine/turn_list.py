@@ -16,7 +16,7 @@ from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import TurnKey, is_id, parse_session_workflow_id, parse_workflow_id
-from signoff.contracts.list_rows import SessionRow, TurnRow
+from signoff.contracts.responses import SessionRow, TurnRow
 from signoff.formats.replace import replace
 from signoff.store.questions.request_lists import RequestLists
 from signoff.workflows import temporal_metadata

@@ -9,8 +9,8 @@ from signoff.approvals.audit_events import stop_entry
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import BadRequest, NotFound, Refused, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey, parse_approval_id, read_code, show_code, turn_name
-from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.person import Person
+from signoff.contracts.responses import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import TurnView
 from signoff.engine import turn_list

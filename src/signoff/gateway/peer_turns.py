@@ -10,10 +10,10 @@ from starlette.responses import Response
 from signoff.calls.peer_turns import Exposed, ExposedActor, ExposedTool, Pause, TurnStart
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import SessionKey, TurnKey
-from signoff.contracts.list_rows import TurnRow
 from signoff.contracts.names import DEFAULT_ASKER, PEER
 from signoff.contracts.person import Person
 from signoff.contracts.requests import SayBody
+from signoff.contracts.responses import TurnRow
 from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import ResponsePart, TurnView
 from signoff.engine import turn_list

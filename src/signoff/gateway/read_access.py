@@ -14,8 +14,8 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Remark
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import parse_workflow_id
-from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.person import Person, Principal
+from signoff.contracts.responses import SessionRow, TurnRow, WaitingCard
 from signoff.engine.kill_switch import AUDITOR, OPERATOR
 from signoff.gateway.deps import GatewayDeps
 from signoff.languages.remarks import worded

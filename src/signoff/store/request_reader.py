@@ -22,7 +22,7 @@ from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.content import Content
 from signoff.contracts.errors import NotFound
 from signoff.contracts.ids import TurnKey
-from signoff.contracts.list_rows import WaitingCard
+from signoff.contracts.responses import WaitingCard
 from signoff.formats.replace import replace
 from signoff.formats.visible_text import one_line
 from signoff.keys.signatures import Verifier

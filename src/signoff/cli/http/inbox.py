@@ -19,9 +19,8 @@ from signoff.contracts.clock import system_clock
 from signoff.contracts.decision import GrantRequest, Verdict
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.limits import MAX_REMEMBERED_USES
-from signoff.contracts.list_rows import WaitingCard
 from signoff.contracts.receipt import Receipt, ReceiptCode
-from signoff.contracts.responses import EditPreview
+from signoff.contracts.responses import EditPreview, WaitingCard
 from signoff.formats.durations import seconds
 
 UNCHANGED: Final = "you changed nothing; change a value, or approve the request unchanged"

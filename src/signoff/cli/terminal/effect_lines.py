@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text as Line
 
-from signoff.approvals.preview_lines import PreviewLine, changed_lines, text_lines
+from signoff.approvals.previews.lines import PreviewLine, changed_lines, text_lines
 from signoff.cli.terminal.tables import clean
 from signoff.contracts.preview import AnyPart, Diff, Email, File, Image, Sql, Table
 from signoff.contracts.responses import EffectPreview

@@ -14,9 +14,9 @@ from signoff.contracts.content import Content, text_of
 from signoff.contracts.grant import Freeze, SweepResult
 from signoff.contracts.ids import show_code
 from signoff.contracts.limits import EFFECT_CHARS
-from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.message import TextPart
 from signoff.contracts.receipt import Receipt
+from signoff.contracts.responses import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.turn import CallView, TurnView
 from signoff.formats.visible_text import cut_visible, one_line
 from signoff.languages.catalogue import ENGLISH

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from signoff.approvals.preview_parts import read_parts
+from signoff.approvals.previews.parts import read_parts
 from signoff.contracts.approval import ApprovalRequest, Question
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import StoreUnavailable

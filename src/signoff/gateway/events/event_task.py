@@ -23,7 +23,7 @@ from signoff.audit.record import moment_text
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.errors import StoreUnavailable
-from signoff.contracts.list_rows import TurnRow
+from signoff.contracts.responses import TurnRow
 from signoff.engine.turn_list import closed_turns
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.vendors.channel_tasks import run_forever

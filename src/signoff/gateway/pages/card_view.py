@@ -18,7 +18,7 @@ from signoff.gateway.approvals.value_tables import ValueTable
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.pages.call_view import CallLine
-from signoff.gateway.pages.preview_view import PreviewView
+from signoff.gateway.pages.previews.preview_view import PreviewView
 from signoff.gateway.pages.timeline_view import (
     DeliveryLine,
     EditDiff,

@@ -13,9 +13,9 @@ from starlette.responses import RedirectResponse, Response
 from signoff.contracts.decision import at_least
 from signoff.contracts.errors import BadRequest, NotFound, ServerUnavailable, SignoffError
 from signoff.contracts.ids import parse_approval_id
-from signoff.contracts.list_rows import WaitingCard
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionDraft
+from signoff.contracts.responses import WaitingCard
 from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
@@ -28,7 +28,7 @@ from signoff.gateway.pages.decision_form import SPANS, USES, author_of, draft_in
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.first_run import first_run
 from signoff.gateway.pages.form_fields import read_form
-from signoff.gateway.pages.preview_view import load_image, load_preview, picture_response
+from signoff.gateway.pages.previews.preview_view import load_image, load_preview, picture_response
 from signoff.gateway.pages.request_loader import open_card, own_approval
 from signoff.gateway.pages.value_view import read_page, show_page
 from signoff.languages.catalogue import text

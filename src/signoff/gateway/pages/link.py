@@ -25,7 +25,7 @@ from signoff.gateway.pages.card_view import CardPage
 from signoff.gateway.pages.decision_form import author_of, draft_in, typing_note
 from signoff.gateway.pages.dependencies import CurrentSite, Site
 from signoff.gateway.pages.form_fields import read_form
-from signoff.gateway.pages.preview_view import load_image, load_preview, picture_response
+from signoff.gateway.pages.previews.preview_view import load_image, load_preview, picture_response
 from signoff.gateway.pages.request_loader import open_card
 from signoff.gateway.pages.value_view import read_page, show_page
 from signoff.languages.catalogue import text

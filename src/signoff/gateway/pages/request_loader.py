@@ -14,7 +14,7 @@ from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.call_view import CallLine
 from signoff.gateway.pages.card_view import CardPage, card_page
-from signoff.gateway.pages.preview_view import load_preview
+from signoff.gateway.pages.previews.preview_view import load_preview
 from signoff.gateway.pages.timeline_view import delivery_lines
 from signoff.gateway.pages.turn_view import call_lines
 from signoff.store.delivery_queue import DeliveryQueue

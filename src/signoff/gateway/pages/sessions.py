@@ -10,9 +10,9 @@ from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.errors import NotFound, SignoffError
 from signoff.contracts.ids import SessionKey, TurnKey, is_id, session_name, turn_name
-from signoff.contracts.list_rows import SessionRow
 from signoff.contracts.names import DEFAULT_ASKER
 from signoff.contracts.requests import SayBody, sentence
+from signoff.contracts.responses import SessionRow
 from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import TurnView
 from signoff.gateway.auth.dependencies import PAGE_READ, PAGE_START

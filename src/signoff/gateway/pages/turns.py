@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.errors import NotFound, SignoffError
 from signoff.contracts.ids import SessionKey, TurnKey, is_id, session_name, turn_name
-from signoff.contracts.list_rows import TurnRow
+from signoff.contracts.responses import TurnRow
 from signoff.contracts.turn import TurnView
 from signoff.gateway.auth.dependencies import PAGE_READ, PAGE_START
 from signoff.gateway.auth.person_lookup import active_people, display_name

@@ -15,8 +15,8 @@ from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.errors import Conflict, NotFound, ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey, is_id, turn_name
 from signoff.contracts.limits import MAX_TURNS_PER_MESSAGE
-from signoff.contracts.list_rows import TurnRow
 from signoff.contracts.names import PEER
+from signoff.contracts.responses import TurnRow
 from signoff.contracts.session_messages import turn_of
 from signoff.contracts.turn import ResponsePart, TurnView
 from signoff.formats.json_reader import read_json

@@ -5,6 +5,7 @@ from typing import Any
 import asyncpg
 import pytest
 from some import some
+from store_fixtures import postgres_server, postgres_url
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Principal
@@ -14,6 +15,7 @@ from signoff.registry.capabilities import CapabilityError
 from signoff.registry.hooks import HookContext
 from signoff.tools import preview_file_write, preview_sql
 
+__all__ = ["postgres_server", "postgres_url"]
 CONTEXT = HookContext(
     tenant="main",
     user=Principal(user="guest", tenant="main"),

@@ -5,7 +5,7 @@ from typing import Final
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from signoff.approvals.preview_lines import PreviewLine
+from signoff.approvals.previews.lines import PreviewLine
 
 # An entity could name a hidden character, and an underlined line could be the heading of another paragraph.
 _LEFT_OUT: Final = ("link", "image", "autolink", "reference", "html_block", "html_inline", "entity", "lheading")

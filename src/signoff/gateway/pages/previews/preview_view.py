@@ -1,6 +1,5 @@
 """Makes the parts of a preview for pages: text without hidden characters, changed lines, tables with sums."""
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -9,8 +8,8 @@ from typing import Final, NamedTuple
 from markupsafe import Markup
 from starlette.responses import Response
 
-from signoff.approvals.preview_lines import LINE_CHARS, PreviewLine, changed_lines, text_lines
-from signoff.approvals.preview_parts import image_type
+from signoff.approvals.previews.lines import LINE_CHARS, PreviewLine, changed_lines, text_lines
+from signoff.approvals.previews.parts import image_type
 from signoff.contracts.approval import Question
 from signoff.contracts.errors import NotFound
 from signoff.contracts.preview import AnyPart, Cell, Diff, Email, File, Image, Markdown, Sql, Table
@@ -19,7 +18,7 @@ from signoff.gateway.approvals.preview_reader import load_parts, may_see_preview
 from signoff.gateway.approvals.value_tables import ValueTable
 from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.pages.markdown import render_markdown
+from signoff.gateway.pages.previews.markdown import render_markdown
 from signoff.store.request_reader import LoadedRequest
 from signoff.texts.formatter import Formatter
 
@@ -84,7 +83,7 @@ async def load_image(deps: GatewayDeps, loaded: LoadedRequest, visitor: Visitor,
     part = parts[number] if 0 <= number < len(parts) else None
     if not isinstance(part, Image) or not (kind := image_type(part)):
         return None
-    return Picture(base64.b64decode(part.data), kind)
+    return Picture(part.data, kind)
 
 
 def picture_response(picture: Picture | None) -> Response:

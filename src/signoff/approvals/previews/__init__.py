@@ -1,0 +1,1 @@
+"""Parts of previews: parsing, masking, hashes and lines."""
