@@ -20,6 +20,7 @@ from signoff.contracts.content import text_of
 from signoff.contracts.errors import ModelUnavailable
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.person import Person
+from signoff.contracts.preview import Code, Diff, Email, File, Image, Markdown, PreviewPart, Sql, Table, Text
 from signoff.gateway.app import build_app
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.repair_task import AnswerDispatcher
@@ -27,6 +28,7 @@ from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
+from signoff.registry.hooks import HookContext
 from signoff.registry.tool_result import ToolFailure
 from signoff.settings import Settings
 from signoff.store.store import Store
@@ -141,6 +143,12 @@ FLIGHT: dict[str, Any] = {
 }
 
 
+PICTURE: Final = (
+    b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00\x1f\x15\xc4\x89\x00\x00\x00\rIDATx"
+    b"\x9cc\xf8\xcf\xc0\xf0\x1f\x00\x05\x00\x01\xff\x89\x99=\x1d\x00\x00\x00\x00IEND\xaeB`\x82"
+)
+
+
 def react(request: CompletionRequest) -> Completion:
     settled = results(request)
     if settled:
@@ -161,6 +169,7 @@ def react(request: CompletionRequest) -> Completion:
         "typed": ("typed", money),
         "easy": ("easy", money),
         "fail": ("fail", money),
+        "shown": ("shown", money),
         "alike": ("alike", money),
         "book": ("book", FLIGHT),
         "trip": ("trip", FLIGHT),
@@ -173,6 +182,27 @@ def react(request: CompletionRequest) -> Completion:
     }
     wanted = [known[word] for word in text.split() if word in known]
     return calls(*wanted, text=f"Somebody said: {text}"[:200]) if wanted else respond(f"You said: {text}"[:500])
+
+
+async def preview_of_all(args: dict[str, Any], context: HookContext) -> list[PreviewPart]:
+    """A part of each kind."""
+    before = "\n".join(f"server {number}" for number in range(30))
+    after = before.replace("server 4\n", "server four\n    again\n")
+    return [
+        Diff(title="nginx.conf", before=before, after=after),
+        Table(title="Payments", columns=("to", "amount"), rows=tuple((f"Person {n}", 1_000.5 * n) for n in range(60))),
+        Markdown(title="Release notes", text="# Version 2\n\n- **faster**\n- `signoff dev`\n\n```\ncode\n```\n"),
+        Email(title="Mail", to=("ana@example.com", "bo@example.com"), subject="Refund", text="Dear Ana,\n\nBo"),
+        Sql(
+            title="Clean",
+            statement="DELETE FROM drafts WHERE id < 40",
+            plan="Delete on drafts\n  ->  Seq Scan on drafts",
+        ),
+        Code(title="migrate.py", text=f"def main():\n\tprint('{'x' * 300}')\n", language="python"),
+        File(title="Page", path="/srv/site/index.html", size=1_234_567, sha256="ab12" * 16),
+        Image(title="Refunds by week", data=PICTURE, text="They fall."),
+        Text(title="Note", text="one\u202etwo"),
+    ]
 
 
 def rig_catalog(ledger: Ledger) -> Catalog:
@@ -201,6 +231,7 @@ def rig_catalog(ledger: Ledger) -> Catalog:
         pay_tool(ledger, _URGENT, name="urgent", **money),
         pay_tool(ledger, name="order", input_schema=_ORDER, effect="Order from {to}", title="Order"),
         pay_tool(ledger, name="mail", input_schema=_MAIL, effect="Write to {to}", title="Write a mail"),
+        pay_tool(ledger, ApprovalPolicy(preview_required=True), name="shown", preview=preview_of_all, **money),
         pay_tool(ledger, name="fail", handler=ledger.handler("fail", fails), **money),
     ]
     actors = [

@@ -126,9 +126,9 @@ async def test_long_part_is_shown_whole_on_its_own_page(rig: GatewayRig, preview
     previews.make = lambda: Text(text="\n".join(LINES))
     approval = await rig.asked("pay")
     page = await card(rig, approval)
-    assert "line 39" in page
-    assert "line 40" not in page
-    assert "Show 60 more lines" in page
+    assert "line 11" in page
+    assert "line 12" not in page
+    assert "Show 88 more lines" in page
     assert f'href="/approvals/{approval}/preview"' in page
     assert "line 99" in await card(rig, approval, "/preview")
 

@@ -22,7 +22,7 @@ from signoff.gateway.pages.previews.markdown import render_markdown
 from signoff.store.request_reader import LoadedRequest
 from signoff.texts.formatter import Formatter
 
-CARD_LINES: Final = 40
+CARD_LINES: Final = 12
 """Lines and rows of one part on the card. The preview's own page shows all."""
 _SMALLEST_SUM: Final = 2
 _NO_FIELDS: Final[tuple[tuple[str, str], ...]] = ()
