@@ -50,8 +50,8 @@ class Approvals(HookProvider):
         else:
             call.result = words
         await call.__aexit__(event.exception and type(event.exception), event.exception, None)
-        if call.is_edited:
-            event.result["content"].append({"text": call.edit_text})
+        if call.note_text:
+            event.result["content"].append({"text": call.note_text})
 
 
 async def run(model, gate: Gate, text: str, conversation: str) -> str:

@@ -52,6 +52,17 @@ async def test_approved_call_runs_as_edited(rig: ClientRig, blocking: bool) -> N
     assert '"euro":150' in call.text.replace(" ", "")
 
 
+async def test_remark_of_an_approver_follows_the_result(rig: ClientRig) -> None:
+    call = rig.call(LARGE, key="client-remark")
+    running = asyncio.create_task(run(call))
+    await rig.decide(call, reason="thank you for checking")
+    await running
+    first, _, note = call.text.partition("\n")
+    assert (first, call.is_edited) == (f"refunded {LARGE['euro']}", False)
+    assert note == f"({call.note_text})"
+    assert "thank you for checking" in note
+
+
 async def test_denied_call_is_not_run(rig: ClientRig) -> None:
     call = rig.call(LARGE, key="client-4")
     running = asyncio.create_task(run(call))

@@ -57,6 +57,15 @@ async def test_edited_call_is_run_as_approved(rig: ClientRig, program: Framework
     assert (await rig.show(call.id))["code"] == "ok"
 
 
+async def test_remark_of_an_approver_reaches_the_model(rig: ClientRig, program: FrameworkProgram) -> None:
+    """The OpenAI SDK has no place for it: a hook cannot change a result."""
+    case = Case(((("refund", LARGE),),))
+    playing = asyncio.create_task(program.play(rig, case))
+    await rig.decide(await first_call(rig, case), reason="thank you for checking")
+    played = await playing
+    assert ("thank you for checking" in played["text"]) is (program.name != "openai")
+
+
 async def test_denial_is_returned_to_the_model(rig: ClientRig, program: FrameworkProgram) -> None:
     case = Case(((("refund", LARGE), ("refund", HUGE), ("refund", {"order": "B2", "euro": 10})),))
     playing = asyncio.create_task(program.play(rig, case))

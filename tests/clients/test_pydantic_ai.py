@@ -96,8 +96,16 @@ async def test_permitted_call_is_approved_run_and_reported(rig: ClientRig) -> No
 async def test_edited_call_runs_with_the_new_arguments(rig: ClientRig) -> None:
     run, task, call = await waiting(rig, ("refund", LARGE))
     await rig.decide(call, edited_args={"order": "A7", "euro": 150})
-    assert await task == "refunded 150"
+    assert (await task).startswith("refunded 150\n(Approver edited the arguments")
     assert (run.ran, (await rig.show(call.id))["result"]) == ([("A7", 150)], "refunded 150")
+
+
+async def test_remark_of_an_approver_reaches_pydantic_ais_model(rig: ClientRig) -> None:
+    _, task, call = await waiting(rig, ("refund", LARGE))
+    await rig.decide(call, reason="thank you for checking")
+    answer = await task
+    assert answer.startswith(f"refunded {LARGE['euro']}\n(")
+    assert "thank you for checking" in answer
 
 
 async def test_denial_is_returned_to_pydantic_ais_model(rig: ClientRig) -> None:

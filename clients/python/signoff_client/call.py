@@ -125,13 +125,13 @@ class Call:
         if self._outcome is None and self._result is _UNSET:
             return self._wait_over.words if self.state == "waiting" else explain(self.status)
         words = describe_outcome(*(self._outcome or ("ok", self._result)))
-        return f"{words}\n({self.edit_text})" if self.is_edited else words
+        return f"{words}\n({self.note_text})" if self.note_text else words
 
     @property
-    def edit_text(self) -> str:
-        """The change of the arguments by approvers, for the model; "" without one."""
+    def note_text(self) -> str:
+        """For the model: the approvers' change of the arguments, and their remark. "" without both."""
         if not self.is_edited:
-            return ""
+            return self.status.note if self.state == "permitted" else ""
         who = self.status.edited_by or "The approver"
         note = f": {self.status.note}" if self.status.note else ""
         return f"{who} edited the arguments before it ran, to {to_text(dict(self.status.args))}{note}"

@@ -52,7 +52,7 @@ class _Hooks:
         call = self._gate.call(name, args, key=key, user=self._user)
         if await call.__aenter__():
             self._calls[place] = call
-            return _answer(permissionDecision="allow", updatedInput=call.args, additionalContext=call.edit_text)
+            return _answer(permissionDecision="allow", updatedInput=call.args, additionalContext=call.note_text)
         return _answer(permissionDecision="deny", permissionDecisionReason=call.text)
 
     async def report(self, event: Any, key: str | None, context: Any) -> Any:

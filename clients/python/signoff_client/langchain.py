@@ -74,8 +74,8 @@ def _take_answer(call: Call, answer: Any) -> Any:
     call.result = answer.content if isinstance(answer, ToolMessage) else str(answer)
     if isinstance(answer, ToolMessage) and answer.status == "error":
         call.fail(str(answer.content))
-    if call.is_edited and isinstance(answer, ToolMessage) and isinstance(answer.content, str):
-        return answer.model_copy(update={"content": f"{answer.content}\n({call.edit_text})"})
+    if call.note_text and isinstance(answer, ToolMessage) and isinstance(answer.content, str):
+        return answer.model_copy(update={"content": f"{answer.content}\n({call.note_text})"})
     return answer
 
 

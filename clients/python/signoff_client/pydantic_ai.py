@@ -8,7 +8,7 @@ import asyncio
 from typing import Any
 
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.messages import ModelResponse, ToolCallPart, ToolReturn
 from pydantic_ai.tools import (
     DeferredToolRequests,
     DeferredToolResults,
@@ -67,7 +67,7 @@ class _Approvals(AbstractCapability[Any]):
         async with gate_call:
             if gate_call and same_arguments(gate_call.args, approved):
                 gate_call.result = await handler(args)
-                return gate_call.result
+                return _with_note(gate_call.result, gate_call.note_text)
             if gate_call:
                 gate_call.fail("it was not run: the approved arguments have changed since")
         return gate_call.text
@@ -89,3 +89,9 @@ def _answer(call: Call) -> ToolApproved | ToolDenied:
         return ToolApproved(override_args=dict(call.status.args) if call.is_edited else None)
     # A call that Signoff itself ran counts as approved: `wrap_tool_execute` returns its result.
     return ToolApproved() if (call.state, call.status.code) == ("ended", "ok") else ToolDenied(call.text)
+
+
+def _with_note(result: Any, note: str) -> Any:
+    if not note or isinstance(result, ToolReturn):
+        return result
+    return f"{result}\n({note})" if isinstance(result, str) else ToolReturn(result, content=note)
