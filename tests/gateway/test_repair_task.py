@@ -9,8 +9,10 @@ from call_rig import call_rig
 from gateway_rig import SIGNER, GatewayRig, gateway_rig, react, turn_of
 from some import some
 from sqlalchemy import Connection, delete, update
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 from turn_fixtures import running_turns
+from turn_reset import reset_turn
 
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import TurnKey
@@ -25,6 +27,7 @@ from signoff.gateway.repair_task import AnswerDispatcher, RequestSweep
 from signoff.store.delivery_queue import DeliveryQueue, NewDelivery
 from signoff.store.questions.answers import Answers, OwedAnswer
 from signoff.store.questions.questions import Questions
+from signoff.store.questions.request_lists import RequestLists
 from signoff.store.store import Store
 from signoff.store.tables import ANSWERS, QUESTIONS, TICKETS
 from signoff.testing.scripted_model import ScriptedModel
@@ -167,6 +170,29 @@ async def test_turns_that_wait_are_looked_up_together(rig: GatewayRig, monkeypat
         while not looked:
             await RequestSweep(rig.deps, None).step()
     assert len(looked) == 1
+
+
+async def test_turn_that_was_reset_before_its_answer_gets_it_again(
+    rig: GatewayRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repair_task, "SETTLED", timedelta())
+    waits, approval = await rig.asked("pay"), await rig.asked("pay")
+    await rig.decide(approval, verdict="approved", revision=1)
+    await rig.turns.signoff.result(turn_of(approval))
+    answers = (
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED,
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED,
+    )
+    await reset_turn(rig.turns.client, turn_of(approval), answers, without_answers=True)
+    async with asyncio.timeout(60):
+        while True:
+            await RequestSweep(rig.deps, None).step()
+            if await AnswerDispatcher(rig.deps).step(older_than=0):
+                continue
+            if (await rig.turns.signoff.view(turn_of(approval))).result is not None:
+                break
+    assert await rig.runs(approval) == 1
+    assert await RequestLists(rig.deps.store).find_waiting([turn_of(waits), turn_of(approval)]) == {turn_of(waits)}
 
 
 async def test_cards_of_ended_requests_are_closed(rig: GatewayRig) -> None:

@@ -7,8 +7,9 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from temporalio.api.workflowservice.v1 import ListWorkflowExecutionsRequest
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -31,6 +32,16 @@ _PAGE: Final = 200
 """Turns in one query."""
 _IDS: Final = 100
 """Workflow ids in one query."""
+_KEYS: Final = 1_000
+"""Turns in one page of keys."""
+
+
+class TurnPage(NamedTuple):
+    """A page of turns by their keys."""
+
+    keys: list[TurnKey]
+    end: bytes
+    """The place of the next page. Empty for the last page."""
 
 
 async def turns(
@@ -82,11 +93,13 @@ async def suspended_turns(client: Client, keys: Collection[TurnKey]) -> set[Turn
     found: set[TurnKey] = set()
     for begin in range(0, len(ids), _IDS):
         named = ", ".join(f'"{each}"' for each in ids[begin : begin + _IDS])
-        async for row in _executions(client, f"WorkflowId IN ({named}) AND {_in_state('suspended')}", _IDS):
-            key = parse_workflow_id(row.id)
-            if key is not None:
-                found.add(key)
+        found.update((await _keys_of(client, f"WorkflowId IN ({named}) AND {_in_state('suspended')}")).keys)
     return found
+
+
+async def suspended_page(client: Client, place: bytes = b"") -> TurnPage:
+    """Return a page of all turns that wait, from `place` on. Raises `ServerUnavailable`."""
+    return await _keys_of(client, f'WorkflowType = "{names.ACTOR_TURN}" AND {_in_state("suspended")}', place)
 
 
 async def closed_turns(client: Client, since: datetime) -> AsyncGenerator[TurnRow, None]:
@@ -200,6 +213,19 @@ async def _executions(client: Client, query: str, limit: int | None) -> AsyncGen
             yield row
     except RPCError as error:
         raise _explain_failure(error) from None
+
+
+async def _keys_of(client: Client, query: str, place: bytes = b"") -> TurnPage:
+    # Read the ids alone: the SDK decodes every search attribute of each row.
+    wanted = ListWorkflowExecutionsRequest(
+        namespace=client.namespace, page_size=_KEYS, next_page_token=place, query=query
+    )
+    try:
+        page = await client.workflow_service.list_workflow_executions(wanted)
+    except RPCError as error:
+        raise _explain_failure(error) from None
+    keys = (parse_workflow_id(each.execution.workflow_id) for each in page.executions)
+    return TurnPage([key for key in keys if key is not None], page.next_page_token)
 
 
 def _explain_failure(error: RPCError) -> ServerUnavailable:

@@ -12,7 +12,7 @@ from signoff.channels.outbound.dispatcher import Dispatcher
 from signoff.contracts.approval import ApprovalRequest, Question
 from signoff.contracts.errors import NotFound, ServerUnavailable, Unavailable
 from signoff.contracts.ids import TurnKey
-from signoff.engine.turn_list import suspended_turns, turn_row, turns
+from signoff.engine.turn_list import suspended_page, suspended_turns, turn_row
 from signoff.formats.replace import replace
 from signoff.gateway.approvals.answer_handover import AnswerHandover
 from signoff.gateway.approvals.decision_service import DecisionService
@@ -117,6 +117,7 @@ class RequestSweep:
         self._cards = DeliveryQueue(deps.store)
         self._asked: OpenPlace | None = None
         self._seen: DeliveryRow | None = None
+        self._suspended = b""
         self._swept: datetime | None = None
 
     async def run(self) -> None:
@@ -178,14 +179,17 @@ class RequestSweep:
         return any(each.call == call and (each.state == "used" or each.outcome is not None) for each in view.calls)
 
     async def _reset_turns(self) -> None:
-        """Send answers again to suspended turns without a pending request: a reset lost them."""
-        for tenant in dict.fromkeys(person.tenant for person in self._deps.people.all()):
-            suspended = await turns(
-                self._deps.client.temporal, self._lists, tenant=tenant, state="suspended", limit=PAGE
-            )
-            for row in suspended:
-                if row.closed_at is None and not row.codes:
-                    await self._answers.owe_turn(TurnKey(row.tenant, row.session, row.turn), SETTLED.total_seconds())
+        """Send answers again to suspended turns without a pending request: a reset lost them.
+
+        Each step looks at one page of the turns.
+        """
+        place, self._suspended = self._suspended, b""
+        page = await suspended_page(self._deps.client.temporal, place)
+        waiting = await self._lists.find_waiting(page.keys)
+        for key in page.keys:
+            if key not in waiting:
+                await self._answers.owe_turn(key, SETTLED.total_seconds())
+        self._suspended = page.end
 
     async def _page(self) -> list[DeliveryRow]:
         """After the last cards, starts from the beginning."""

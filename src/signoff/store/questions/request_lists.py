@@ -128,6 +128,15 @@ class RequestLists:
             found.setdefault(TurnKey(request.tenant, request.session, request.turn), []).append(request)
         return found
 
+    async def find_waiting(self, turns: Sequence[TurnKey]) -> set[TurnKey]:
+        """Return those of the turns that a request waits for."""
+        key = (QUESTIONS.c.tenant, QUESTIONS.c.session, QUESTIONS.c.turn)
+        found: set[TurnKey] = set()
+        for first in range(0, len(turns), PIECE):
+            query = select(*key).where(_match_name(turns[first : first + PIECE]), *waits())
+            found.update(map(TurnKey._make, await self._store.read(partial(_rows, query))))
+        return found
+
     async def of_turn(self, turn: TurnKey) -> TurnRows:
         """Read requests, tickets and freeze in one transaction."""
 
@@ -162,6 +171,10 @@ class RequestLists:
             make = partial(_listed_all, some, answers, found.now)
             listed += make() if len(some) <= _FEW else await self._store.run_in_thread(make)
         return listed
+
+
+def _rows(query: Select[Any], connection: Connection) -> Sequence[Row[Any]]:
+    return connection.execute(query).all()
 
 
 def _find_waiting(tenant: str, after: ListPlace | None, connection: Connection) -> _Page:
