@@ -1,11 +1,17 @@
+import asyncio
 import uuid
 
 import pytest
 from gateway_login import browser, hidden, words
 from gateway_rig import GatewayRig, fresh, turn_of
+from temporalio.client import Client
 
+from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.receipt import Receipt
+from signoff.engine.turn_client import TurnClient
 from signoff.store.grants import Grants
+from signoff.store.questions.answers import OwedAnswer
 from signoff.store.store import Store
 
 
@@ -50,6 +56,44 @@ async def test_batch_returns_a_receipt_for_each_answer(rig: GatewayRig) -> None:
     assert "`question_hash`" in receipts[5]["message"]
     assert (await rig.turns.signoff.request(stale)).state == "pending"
     assert (await rig.turns.signoff.request(no)).reason == "too much"
+
+
+class Together(TurnClient):
+    """Each wake waits until all wait."""
+
+    def __init__(self, client: Client, wanted: int) -> None:
+        super().__init__(client)
+        self.wanted, self.all_wait = wanted, asyncio.Event()
+
+    async def wake(self, owed: OwedAnswer) -> Receipt:
+        self.wanted -= 1
+        if not self.wanted:
+            self.all_wait.set()
+        try:
+            await self.all_wait.wait()
+        finally:
+            self.wanted += 1
+        raise ServerUnavailable("the Temporal server did not answer")
+
+
+async def test_decisions_of_a_batch_wait_for_their_turns_together(rig: GatewayRig) -> None:
+    asked = [await rig.asked("pay") for _ in range(4)]
+    items = [await batch_item(rig, approval) for approval in asked]
+    client = Together(rig.turns.client, len(items))
+    answer = await rig.beside(client=client).http.post("/v1/approvals/decide", json={"decisions": items})
+    assert client.all_wait.is_set()
+    receipts = answer.json()["receipts"]
+    assert [(each["approval_id"], each["status"]) for each in receipts] == [(name, "accepted") for name in asked]
+
+
+async def test_decisions_of_a_batch_about_one_request_are_taken_in_order(rig: GatewayRig) -> None:
+    approval = await rig.asked("pay")
+    other = await rig.asked("pay")
+    first, *more = [await batch_item(rig, approval, verdict=verdict) for verdict in ("denied", "approved", "approved")]
+    items = [first, await batch_item(rig, other), *more]
+    answer = await rig.http.post("/v1/approvals/decide", json={"decisions": items})
+    assert [each["status"] for each in answer.json()["receipts"]] == ["accepted", "accepted", "refused", "refused"]
+    assert (await rig.request(approval)).state == "denied"
 
 
 async def test_repeated_batch_counts_once(rig: GatewayRig) -> None:

@@ -13,7 +13,7 @@ from signoff.gateway.api.faults import FAULTS, RECEIPTS
 from signoff.gateway.approvals.api_attempts import (
     ApiAttempt,
     decide_draft,
-    decide_item,
+    decide_items,
     find_named,
     find_request,
     note_attempt,
@@ -82,8 +82,9 @@ async def decide_several(
 ) -> BatchReceipts:
     """Returns one receipt for each decision, in order. A refused one does not affect the others."""
     channel = channel_of(request)
-    attempts = [(item, ApiAttempt(caller, as_person, key, str(item), channel)) for item in body.decisions]
-    receipts = [await decide_item(deps, item, attempt) for item, attempt in attempts]
+    receipts = await decide_items(
+        deps, body.decisions, lambda item: ApiAttempt(caller, as_person, key, str(item), channel)
+    )
     words = _words(request, deps, caller)
     return BatchReceipts(receipts=tuple(written_receipt(each, words) for each in receipts))
 

@@ -1,9 +1,10 @@
 """Takes decisions from the API, and records attempts that fail before they reach their turn."""
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from signoff.approvals.audit_events import rejected_entry
 from signoff.contracts.errors import NotFound, Refused, SignoffError
@@ -19,6 +20,9 @@ from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, own_
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.transport.middleware import unexpected_receipt
+
+_AT_ONCE: Final = 8
+"""Largest number of decisions of a batch at a time."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,32 @@ class ApiAttempt:
 async def decide_item(deps: GatewayDeps, item: Any, attempt: ApiAttempt) -> Receipt:
     """Never raises: earlier decisions of the batch have counted, and their receipts must be returned."""
     return await _receipt_of(item, lambda name: _decide_batched(deps, item, name, attempt))
+
+
+async def decide_items(
+    deps: GatewayDeps, items: Sequence[Any], attempt_of: Callable[[Any], ApiAttempt]
+) -> tuple[Receipt, ...]:
+    """Return the receipts in the order of the items. Items about one request are taken in order.
+
+    Each may wait for its turn, so that one after the other would take longer than a client waits.
+    """
+    names = [_name_of(item) for item in items]
+    # A code and an id may name one request.
+    places = asyncio.Semaphore(_AT_ONCE if all(map(parse_approval_id, names)) else 1)
+    last = dict[str, asyncio.Task[Receipt]]()
+
+    async def take(item: Any, before: asyncio.Task[Receipt] | None) -> Receipt:
+        if before is not None:
+            await before
+        async with places:
+            return await decide_item(deps, item, attempt_of(item))
+
+    async with asyncio.TaskGroup() as group:
+        tasks: list[asyncio.Task[Receipt]] = []
+        for name, item in zip(names, items, strict=True):
+            last[name] = group.create_task(take(item, last.get(name)))
+            tasks.append(last[name])
+    return tuple(task.result() for task in tasks)
 
 
 async def decide_part(deps: GatewayDeps, part: Any, attempt: ApiAttempt, sessions: Collection[SessionKey]) -> Receipt:
@@ -65,7 +95,7 @@ async def _decide_response(
 
 
 async def _receipt_of(item: Any, decide_named: Callable[[str], Awaitable[Receipt]]) -> Receipt:
-    name = str(item.get("approval_id", ""))[:200] if isinstance(item, dict) else ""
+    name = _name_of(item)
     try:
         # JSON may hold half a surrogate pair (`"\\ud800"`), which neither audit log nor receipt can hold.
         json.dumps(item, ensure_ascii=False).encode()
@@ -77,6 +107,10 @@ async def _receipt_of(item: Any, decide_named: Callable[[str], Awaitable[Receipt
         return refused_receipt("unavailable", name, error.message)
     except Exception as error:
         return unexpected_receipt(name, error)
+
+
+def _name_of(item: Any) -> str:
+    return str(item.get("approval_id", ""))[:200] if isinstance(item, dict) else ""
 
 
 async def decide_draft(
