@@ -116,7 +116,7 @@ async def show_preview(approval: str, site: CurrentSite, visitor: CurrentVisitor
 
 
 @router.get("/approvals/{approval}/preview/{number}", dependencies=[PAGE_READ])
-async def show_image(approval: str, number: int, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+async def show_image(approval: str, number: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
     """Return one picture of the preview."""
     own_approval(visitor, approval)
     loaded = await site.conversations.load(approval, visitor.person)

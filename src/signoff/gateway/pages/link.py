@@ -119,7 +119,7 @@ async def show_link_preview(request: Request, written: str, site: CurrentSite) -
 
 
 @router.get("/link/{written}/preview/{number}", dependencies=[OPEN_PAGE])
-async def show_link_image(request: Request, written: str, number: int, site: CurrentSite) -> Response:
+async def show_link_image(request: Request, written: str, number: str, site: CurrentSite) -> Response:
     """Return one picture of the preview to the link's recipient."""
     opened = await _open_link(site, request, written)
     await _card(site, opened)

@@ -77,10 +77,10 @@ async def load_preview(
     return preview_view(question, await load_parts(deps.store, question), address, visitor.formatter, limit)
 
 
-async def load_image(deps: GatewayDeps, loaded: LoadedRequest, visitor: Visitor, number: int) -> Picture | None:
+async def load_image(deps: GatewayDeps, loaded: LoadedRequest, visitor: Visitor, number: str) -> Picture | None:
     """Return the picture of a part, by the part's number from 0. Raises as `load_preview`."""
     parts = await load_parts(deps.store, loaded.rows.latest) if _may_see(deps, loaded, visitor) else ()
-    part = parts[number] if 0 <= number < len(parts) else None
+    part = dict(zip(map(str, range(len(parts))), parts, strict=True)).get(number)
     if not isinstance(part, Image) or not (kind := image_type(part)):
         return None
     return Picture(part.data, kind)
