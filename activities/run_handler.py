@@ -70,7 +70,7 @@ def tool_context_of(deps: WorkerDeps, tool: Tool, task: RunTask, right: RunRight
         context=handler_context(ctx, deps.catalog.fields),
         data=handler_data(ctx, deps.catalog.fields),
         settings=tool.settings,
-        previewed=right.previewed,
+        previewed=dict(right.previewed),
         capabilities=grant_capabilities(deps.backends, deps.secrets, tool, ctx.tenant),
     )
 
