@@ -36,7 +36,7 @@ _KEYS: Final = 1_000
 """Turns in one page of keys."""
 
 
-class TurnPage(NamedTuple):
+class SuspendedPage(NamedTuple):
     """A page of turns by their keys."""
 
     keys: list[TurnKey]
@@ -97,7 +97,7 @@ async def suspended_turns(client: Client, keys: Collection[TurnKey]) -> set[Turn
     return found
 
 
-async def suspended_page(client: Client, place: bytes = b"") -> TurnPage:
+async def suspended_page(client: Client, place: bytes = b"") -> SuspendedPage:
     """Return a page of all turns that wait, from `place` on. Raises `ServerUnavailable`."""
     return await _keys_of(client, f'WorkflowType = "{names.ACTOR_TURN}" AND {_in_state("suspended")}', place)
 
@@ -215,7 +215,7 @@ async def _executions(client: Client, query: str, limit: int | None) -> AsyncGen
         raise _explain_failure(error) from None
 
 
-async def _keys_of(client: Client, query: str, place: bytes = b"") -> TurnPage:
+async def _keys_of(client: Client, query: str, place: bytes = b"") -> SuspendedPage:
     # Read the ids alone: the SDK decodes every search attribute of each row.
     wanted = ListWorkflowExecutionsRequest(
         namespace=client.namespace, page_size=_KEYS, next_page_token=place, query=query
@@ -225,7 +225,7 @@ async def _keys_of(client: Client, query: str, place: bytes = b"") -> TurnPage:
     except RPCError as error:
         raise _explain_failure(error) from None
     keys = (parse_workflow_id(each.execution.workflow_id) for each in page.executions)
-    return TurnPage([key for key in keys if key is not None], page.next_page_token)
+    return SuspendedPage([key for key in keys if key is not None], page.next_page_token)
 
 
 def _explain_failure(error: RPCError) -> ServerUnavailable:
