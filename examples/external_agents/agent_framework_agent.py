@@ -22,7 +22,7 @@ class Approvals(FunctionMiddleware):
                 context.arguments = call.args
                 await call_next()
                 call.result = " ".join(part.text for part in context.result if part.type == "text")
-        if not call or call.is_edited:
+        if not call or call.note_text:
             context.result = call.text
 
 
