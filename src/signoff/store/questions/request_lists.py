@@ -129,7 +129,7 @@ class RequestLists:
         return found
 
     async def find_waiting(self, turns: Sequence[TurnKey]) -> set[TurnKey]:
-        """Return those of the turns that a request waits for."""
+        """Return the turns with a waiting request."""
         key = (QUESTIONS.c.tenant, QUESTIONS.c.session, QUESTIONS.c.turn)
         found: set[TurnKey] = set()
         for first in range(0, len(turns), PIECE):
