@@ -96,7 +96,7 @@ class GateActivity:
         batch, tally = await self._judge_calls(task, known)
         if forged:
             gate_decisions = [_refuse(each.call, forged) for each in batch]
-            batch = []
+            batch, quiet = [], []
         # Run the hooks in parallel: a local activity lacks the time for a whole batch in sequence.
         judged = await asyncio.gather(*(self._ask_hooks(task, each, known) for each in batch))
         secrets = self._deps.secrets_of((each.call.tool, each.args) for each in batch)
@@ -107,10 +107,10 @@ class GateActivity:
         if task.doubt:
             for each, found in zip(batch, quiet, strict=True):
                 gate_decisions.append(await self._doubt(task, each.call, each.args, found, rows))
-            batch = []
+            batch, quiet = [], []
         settled = [
             each._replace(found=await self._settled_before(task, each, found, rows))
-            for each, found in zip(batch, quiet, strict=not task.doubt)
+            for each, found in zip(batch, quiet, strict=True)
         ]
         previews = await asyncio.gather(*(self._preview(task, each) for each in settled))
         for each, preview in zip(settled, previews, strict=True):

@@ -26,8 +26,8 @@ class PreviewLine:
     """`was`: only before, `now`: only after, `gap`: equal lines are left out here."""
 
 
-def text_lines(text: str, tone: Tone = "") -> list[PreviewLine]:
-    return [PreviewLine(_visible(line), tone) for line in text.splitlines()]
+def text_lines(text: str) -> list[PreviewLine]:
+    return list(_toned(text.splitlines(), ""))
 
 
 def changed_lines(before: str, after: str) -> list[PreviewLine]:

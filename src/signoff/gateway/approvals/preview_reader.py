@@ -15,7 +15,7 @@ from signoff.store.store import Store
 
 
 def may_see_preview(request: ApprovalRequest, person: Person, people: Directory, now: datetime) -> bool:
-    """Return whether a person may decide the request, or is the requester whom the policy shows it to.
+    """Return whether a person may decide the request, or the policy shows the preview to them as the requester.
 
     A preview may read more than the requester may.
     """
