@@ -191,6 +191,17 @@ async def test_parts_that_were_changed_in_the_store_are_not_shown(rig: GatewayRi
     assert "changed in the store" in found.text
 
 
+async def test_card_without_the_required_preview_approves_nothing(rig: GatewayRig, previews: Previews) -> None:
+    """Cards in chats, and decisions of a batch, show no preview."""
+    previews.make = lambda: Text(text="the new balance")
+    approval = await rig.asked("both")
+    request = await rig.request(approval)
+    item = {"approval_id": approval, "revision": 1, "question_hash": request.question_hash, "verdict": "approved"}
+    answer = await rig.http.post("/v1/approvals/decide", json={"decisions": [item]})
+    assert [(each["code"], each["why"]) for each in answer.json()["receipts"]] == [("malformed", "unseen")]
+    assert (await rig.request(approval)).state == "pending"
+
+
 async def test_editor_of_a_call_with_a_required_preview_does_not_approve_it(
     rig: GatewayRig, previews: Previews
 ) -> None:
