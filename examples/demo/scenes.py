@@ -99,9 +99,8 @@ async def by_signal(stage: Stage) -> Scene:
     given = ("--workflow-id", key.workflow_id, "--name", APPROVAL_RESPONSE, "--input", answer)
     await stage.temporal("workflow", "signal", *given)
     outcome = await stage.outcome(key)
-    request = (await stage.signoff.view(key)).calls[0].approval
     expect("the call approved by signal", "ok", outcome.code)
-    expect("its decision is marked unsigned", [True], [vote.unsigned for vote in request.votes] if request else [])
+    expect("its decision is marked unsigned", [True], [vote.unsigned for vote in (await stage.asked(key)).votes])
     expect("rows booked by it", [(1,)], await _bookings(stage, key))
     return Scene("approved by `temporal workflow signal`; recorded as unsigned; one row", key)
 
@@ -164,10 +163,10 @@ async def reset(stage: Stage, key: TurnKey, *, code: str = "ok") -> Scene:
     await stage.temporal("workflow", "reset", *given)
     if code == "in_doubt":
         await stage.suspended(key)
-        request = await stage.request(key)
-        expect("the card says that the outcome is unknown", True, "its outcome is unknown" in request["card"]["note"])
+        request = await stage.asked(key)
+        expect("the card says that the outcome is unknown", True, "its outcome is unknown" in request.card.note)
         # The call stays given up: no second question, and no run.
-        await stage.decide(key, verdict="approved", revision=request["revision"])
+        await stage.decide(key, verdict="approved", revision=request.revision)
     outcome = await stage.outcome(key)
     expect("the call after the reset", code, outcome.code)
     expect("bookings and cancellations after the reset", before, _effects(stage))

@@ -141,12 +141,6 @@ class Stage:
             raise Unexpected(f"deciding `{approval}`: expected a receipt, seen {reply.status_code}: {reply.text[:300]}")
         return receipt
 
-    async def request(self, key: TurnKey) -> dict[str, Any]:
-        """Return the request of the turn's first call, as the API shows it."""
-        reply = await self.http.get(f"/v1/approvals/{ApprovalKey(key, FIRST_CALL).id}")
-        found: dict[str, Any] = reply.raise_for_status().json()
-        return found
-
     async def suspended(self, key: TurnKey) -> TurnView:
         """Return the turn once its first call waits for approval."""
         return await until(
@@ -169,12 +163,11 @@ class Stage:
         return outcome
 
     async def asked(self, key: TurnKey) -> ApprovalRequest:
-        """Return the request about the first call of a turn."""
-        view = await self.signoff.view(key)
-        request = view.calls[0].approval if view.calls else None
-        if request is None:
-            raise Unexpected(f"turn `{key.turn}`: expected a request to people, seen none")
-        return request
+        """Return the request about the first call of a turn, with the answers that the store holds."""
+        reply = await self.http.get(f"/v1/approvals/{ApprovalKey(key, FIRST_CALL).id}")
+        if reply.is_error:
+            raise Unexpected(f"turn `{key.turn}`: expected a request to people, seen {reply.text[:300]}")
+        return ApprovalRequest.model_validate(reply.json())
 
     async def temporal(self, *arguments: str) -> str:
         """Run Temporal's command line against the server. Raises `Unexpected` with its error output."""

@@ -42,7 +42,7 @@ def test_event_ids_come_from_temporals_printed_history() -> None:
     assert event_ids(history, "B") == [4]
 
 
-@pytest.mark.rehearsal
+@pytest.mark.long
 @pytest.mark.row("V10")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
