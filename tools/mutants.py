@@ -29,7 +29,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "mutants"
 PACKAGES = {"signoff": ROOT / "src" / "signoff", "signoff_client": ROOT / "clients" / "python" / "signoff_client"}
-READ = ("docs", "examples", "tests")
+READ = ("docs", "examples", "tests", "tools")
 NEEDED = 90.0
 KILLED_BY_TYPES = 37
 KILLED = {1, 3}
