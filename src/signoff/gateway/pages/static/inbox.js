@@ -105,6 +105,7 @@ async function freshCard() {
   }
   if (one("#decide details", there)) one("#decide details", there).open = opened;
   if (had && one(`#${had}`)) one(`#${had}`).focus();
+  settle();
   one("#announce").textContent = (one(".receipt-who", there) || one(".card-kicker", there)).textContent.trim();
   confirmations();
   undos(there);
@@ -135,6 +136,35 @@ function follow(url, name, changed) {
   window.addEventListener("pagehide", () => source.close());
 }
 
+// A card that has just opened takes no answer meant for the card before it: its buttons wait for this time, and until
+// no key and no finger is down.
+const DEAD_MS = 700;
+const down = new Set();
+let deadUntil = 0;
+
+function settle() {
+  deadUntil = performance.now() + DEAD_MS;
+  wake();
+}
+
+function wake() {
+  if (!deadUntil) return;
+  const left = deadUntil - performance.now();
+  const dead = left > 0 || down.size > 0;
+  for (const button of all("button.choice, #sure [value=yes]")) button.disabled = dead;
+  if (left > 0) setTimeout(wake, left);
+  else if (!dead) deadUntil = 0;
+}
+
+for (const [name, pressed, released] of [["finger", "pointerdown", "pointerup"], ["key", "keydown", "keyup"]]) {
+  document.addEventListener(pressed, () => down.add(name), true);
+  document.addEventListener(released, () => { down.delete(name); wake(); }, true);
+}
+document.addEventListener("pointercancel", () => { down.delete("finger"); wake(); }, true);
+// What goes up in another window is not reported here.
+window.addEventListener("blur", () => { down.clear(); wake(); });
+window.addEventListener("pageshow", settle);
+
 // Keys: a letter never acts while somebody types, and never decides without a confirmation.
 function move(step) {
   const rows = all(".rows .row");
@@ -148,7 +178,13 @@ function move(step) {
 function ask(verdict) {
   const dialog = one("#sure");
   const form = one("#decide");
-  if (!dialog || !form || dialog.open || !one(`[value=${verdict}]`, form)) return;
+  const button = form && one(`[value=${verdict}]`, form);
+  if (!dialog || !button || dialog.open || button.disabled) return;
+  // A card that is not whole, or needs a typed confirmation, is approved by its button alone.
+  if ("byHand" in button.dataset) {
+    (one("#typed", form) || button).focus();
+    return;
+  }
   const yes = one("[value=yes]", dialog);
   dialog.dataset.verdict = verdict;
   one("#sure-title").textContent = dialog.dataset[verdict];
@@ -178,7 +214,7 @@ function undos(within) {
 }
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || one("dialog[open]")) return;
+  if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || one("dialog[open]")) return;
   if (event.target.closest("input, select, textarea")) return;
   const keys = {
     j: () => move(1),
