@@ -53,7 +53,9 @@ from signoff.registry.hooks import (
 )
 from signoff.registry.manifest.mappings import read_mapping
 from signoff.registry.program.tool_keywords import (
+    DEFAULT_FORM,
     BypassRouting,
+    CardForm,
     Concurrency,
     Routing,
     RunBy,
@@ -87,6 +89,7 @@ def _usage_limit(given: Any) -> Any:
 
 _RECORDS: Final[Mapping[str, type[Any] | None]] = {
     "bypass_routing": BypassRouting, "usage_limit": UsageLimit, "capabilities": Capabilities, "requires_approval": None,
+    "card": CardForm,
 }  # fmt: skip
 """The fields that accept a record, or its keys as a mapping. `None`: a policy."""
 
@@ -135,6 +138,9 @@ class ToolOptions:
     """A short name for people."""
     effect: Annotated[str, FieldSpec(hashed="definition", unset="tool and first arguments")] = ""
     """The card's sentence, with `{argument}` places."""
+    # If not empty, part of the definition, see `declaration`: cards are drawn from it.
+    card: Annotated[CardForm, FieldSpec(hashed="no", unset="as in the call")] = DEFAULT_FORM
+    """`{first: [amount, to]}`: the arguments that every card shows first, at most 3."""
     secrets: Annotated[Names, DEFINITION] = ()
     """Arguments masked everywhere, besides `writeOnly` ones."""
     # If not empty, part of the definition, see `declaration`: an answer given with another list compared other values.
@@ -410,6 +416,7 @@ class Tool(ToolOptions):
             **({"undeclared": True} if self.undeclared else {}),
             **({"remarks": sorted(self.remarks)} if self.remarks else {}),
             **({"binds": sorted(self.binds)} if self.binds else {}),
+            **({"card": {"first": list(self.card.first)}} if self.card.first else {}),
         }
 
     @property

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from signoff.contracts.canonical_json import NotCanonical, canonical_json
 from signoff.contracts.errors import RegistrationError
 from signoff.contracts.ids import ID_PATTERN, TOOL_NAME_PATTERN, is_id, is_tool_name
-from signoff.contracts.limits import MAX_FALLBACKS
+from signoff.contracts.limits import FIRST_ARGUMENTS, MAX_FALLBACKS
 from signoff.contracts.names import COLLECT, RESPOND
 from signoff.contracts.updates import DATA
 from signoff.formats.bounds import bounds_problem
@@ -188,6 +188,10 @@ def _arguments_named(tool: Tool) -> Iterator[FieldProblem]:
         yield FieldProblem(
             "remarks", tool.remarks, "has only `remarks`; remove the arguments that affect the call from it"
         )
+    yield from _unknown("card.first", tool.card.first, properties)
+    if len(tool.card.first) > FIRST_ARGUMENTS:
+        why = f"has {len(tool.card.first)} arguments in `card.first`; at most {FIRST_ARGUMENTS} come first"
+        yield FieldProblem("card.first", tool.card.first, why)
     policy = tool.requires_approval
     if isinstance(policy, ApprovalPolicy):
         shown = (*policy.show.secret, *(policy.show.only or ()))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any, Literal, TypeAlias, TypedDict
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypedDict
 
 from pydantic import Field
 
@@ -31,6 +31,16 @@ class BypassRouting:
     reason: Annotated[str, Field(description="A real one.")]
 
 
+@dataclass(frozen=True)
+class CardForm:
+    """The form of a tool's card."""
+
+    first: Annotated[tuple[str, ...], Field(description="The most important arguments: they come first.")] = ()
+
+
+DEFAULT_FORM: Final = CardForm()
+
+
 class CommonToolFields(TypedDict, total=False):
     """The keywords that `@app.tool`, `@tool` and `Tool` share."""
 
@@ -38,6 +48,7 @@ class CommonToolFields(TypedDict, total=False):
     description: str
     title: str
     effect: str
+    card: CardForm | Mapping[str, Any]
     tags: Sequence[str]
     requires_approval: bool | ApprovalPolicy | Mapping[str, Any] | PolicyHandler
     secrets: Sequence[str]

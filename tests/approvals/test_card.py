@@ -311,3 +311,16 @@ def test_deep_arguments_are_shown() -> None:
 def test_card_that_was_not_drawn_is_not_whole() -> None:
     assert not NO_CARD.whole
     assert Card(effect="Pay 5").whole
+
+
+def test_declared_arguments_come_first_on_every_card() -> None:
+    declaration = {
+        "effect": "Pay",
+        "title": "",
+        "input_schema": {},
+        "secrets": [],
+        "card": {"first": ["to", "items", "absent"]},
+    }
+    args = {"memo": "x", "items": [{"a": 1}, {"a": 2}], "to": "Ana", "by": "Bo"}
+    drawn = draw_card(a_question(show=None), declaration, args, "")
+    assert [row.name for row in drawn.rows] == ["to", "items.0.a", "items.1.a", "memo", "by"]

@@ -16,7 +16,7 @@ from signoff.contracts.usage import UsageLimit
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.function import tool
 from signoff.registry.hooks import HookContext
-from signoff.registry.program.tool_keywords import BypassRouting
+from signoff.registry.program.tool_keywords import BypassRouting, CardForm
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.tool import Tool
 from signoff.registry.tool_checks import check_declaration, is_placeholder
@@ -81,6 +81,8 @@ WRONG = [
     case("B22", {"effect": "Book {flight"}, "effect", "cannot be read"),
     case("B22", {"effect": "Book {flight}", "secrets": ("flight",)}, "effect", "secret argument"),
     case("B22", {"secrets": ("pin",)}, "secrets", "no argument `pin`"),
+    case("B22", {"card": CardForm(("pin",))}, "card.first", "no argument `pin`"),
+    case("B22", {"card": CardForm(("flight",) * 4)}, "card.first", "at most 3 come first"),
     case("B22", {"timeout": 0}, "timeout", "above 0"),
     case("B22", {"timeout": float("inf")}, "timeout", "above 0"),
     case("B22", {"timeout": "soon"}, "timeout", "above 0"),

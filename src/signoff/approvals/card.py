@@ -71,17 +71,18 @@ def render_card(
     notes: Sequence[Words] = (),
     mark: str = "",
     others: Collection[str] = (),
+    first: Sequence[str] = (),
 ) -> Card:
     """The card has at most `CARD_BYTES` of JSON, and states if it does not show everything.
 
     In `effect`, arguments replace only `{name}` and `{name.of.nested}`. Defaults of omitted arguments follow the call's
     own, marked, as far as there is room. `secrets` are dotted names that are never shown, `show` the dotted names to
-    show (`None` for all). `others` are values of secret arguments of the turn's other calls. The card's text repeats
+    show (`None` for all). `first` are the arguments whose rows come first. `others` are values of secret arguments of the turn's other calls. The card's text repeats
     neither these nor its own secret values. Never raises for JSON arguments.
     """
     values = secret_values(args, secrets).union(others)
     proposed, args = args, redact_arguments(args, secrets, values)
-    every = list(leaves(args, schema, secrets))
+    every = sorted(leaves(args, schema, secrets), key=lambda leaf: _place_of(leaf.top, first))
     suspects = suspects_of(every)
     visible_notes = [visible_note(each, NOTE_CHARS) for each in redact_remarks(notes, values)]
     # Put this first, because the notes may be truncated.
@@ -122,7 +123,12 @@ def draw_card(question: Question, declaration: Mapping[str, Any], args: Mapping[
         # first, because notes may be truncated.
         notes=(*_declared_notes(declaration, question.actor), *question.notes),
         mark=mark,
+        first=declaration.get("card", {}).get("first", ()),
     )
+
+
+def _place_of(top: str, first: Sequence[str]) -> int:
+    return first.index(top) if top in first else len(first)
 
 
 def _declared_notes(declaration: Mapping[str, Any], actor: str) -> list[Remark]:

@@ -129,6 +129,8 @@ MAX_ACTIVE_SECONDS: Final = 3_600.0
 """Seconds of model and tool time of one turn, without the time of waiting for approvers."""
 MAX_TOOLS_AT_ONCE: Final = 10
 """Parallel tools of one batch. The others wait for a slot."""
+FIRST_ARGUMENTS: Final = 3
+"""Arguments that a card can show before all others."""
 MAX_FALLBACKS: Final = 9
 MAX_ATTEMPTS: Final = 10
 """Attempts of a repeatable tool after external failures."""

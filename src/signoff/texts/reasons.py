@@ -21,10 +21,12 @@ _BY_KIND: Final[Mapping[str, str]] = {
 _WHY_CHARS: Final = 300
 
 
-def rule_words(rule: RuleReference | None, rule_text: str, language: str) -> str:
-    """`rule_text` is the rule's expression, or a function's reason."""
+def rule_words(rule: RuleReference | None, rule_text: str, language: str, compared: str = "") -> str:
+    """`rule_text` is the rule's expression, or a function's reason. `compared` are the values because of which it asks."""
     if rule is None:
         return ""
+    if compared:
+        return text("rule.because", language, why=f"{compared}.")
     own = "" if rule.kind == "handler" else _own_words(rule, language)
     return " ".join(filter(None, (own, _handler_words(rule_text, language) if rule.handler else "")))
 

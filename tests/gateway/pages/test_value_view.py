@@ -8,7 +8,7 @@ from test_pages import browser, words
 from signoff.approvals.card import render_card
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
-from signoff.gateway.pages.value_view import HEAD_CHARS, LINES, Row, value_rows, values_count
+from signoff.gateway.pages.value_view import HEAD_CHARS, LINES, Row, key_rows, value_rows, values_count
 from signoff.testing import a_request
 from signoff.texts.formatter import Formatter
 
@@ -98,3 +98,29 @@ async def test_card_shows_an_email_and_a_statement_line_by_line(gateway: Gateway
     assert f"33 lines, {len(STATEMENT)} characters not fully read" in words(query)
     assert '<bdi class="lines code">select *\n  from invoices\n' in query
     assert query.count('class="lines code"') == 2
+
+
+def keys(args: dict[str, Any], first: tuple[str, ...] = (), **schema: Any) -> tuple[list[str], list[str]]:
+    request = asked(args, **schema)
+    above, below = key_rows(value_rows(request, args, ENGLISH), request, first)
+    return [row.label for row in above], [row.label for row in below]
+
+
+def test_key_rows_are_the_amount_and_the_first_short_values() -> None:
+    args = {"memo": "x" * 200, "to": "Ana", "note": "one\ntwo", "amount": 420, "by": "Bo", "at": {"place": "Rome"}}
+    assert keys(args) == (["Amount", "To", "By"], ["Memo", "Note", "At / Place"])
+
+
+def test_key_rows_show_the_declared_arguments_alone() -> None:
+    args = {"to": "Ana", "amount": 420, "by": "Bo"}
+    assert keys(args, ("by", "absent")) == (["By"], ["To", "Amount"])
+    assert keys({**args, "by": "one\ntwo"}, ("by",)) == ([], ["To", "Amount", "By"])
+
+
+def test_key_rows_show_no_secret() -> None:
+    card = render_card(
+        effect="Do it", title="", tool="do", args={"pin": "1234", "to": "Ana"}, schema={}, secrets=["pin"]
+    )
+    request = a_request(tool="do", args=Content(inline={}), card=card)
+    above, below = key_rows(value_rows(request, {}, ENGLISH), request, ("pin",))
+    assert ([row.label for row in above], [row.label for row in below]) == ([], ["Pin", "To"])

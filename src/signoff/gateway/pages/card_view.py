@@ -30,7 +30,7 @@ from signoff.gateway.pages.timeline_view import (
     timed_words,
     who_may,
 )
-from signoff.gateway.pages.value_view import Row, value_rows, values_count
+from signoff.gateway.pages.value_view import Row, key_rows, value_rows, values_count
 from signoff.languages.catalogue import has_text, text
 from signoff.languages.remarks import remark_text
 from signoff.people.directory import Directory
@@ -83,6 +83,7 @@ class CardPage:
     version: str
     state: str
     doubt: bool
+    keys: tuple[Row, ...]
     rows: tuple[Row | ValueTable, ...]
     count: int
     note: str
@@ -96,6 +97,7 @@ class CardPage:
     asked_ago: str
     due: FormattedTime | None
     due_in: str
+    soon: bool
     silence: str
     timed: tuple[TimedStep, ...]
     diff: EditDiff | None
@@ -132,11 +134,14 @@ def card_page(
     unopened: int = 0,
     undo_seconds: float = 0.0,
     preview: PreviewView | None = None,
+    first: Sequence[str] = (),
+    compared: str = "",
 ) -> CardPage:
     """`args` are the loaded arguments, or `None` if unavailable.
 
     `unopened` is the number of pages of values that the visitor must still open before an approval. `undo_seconds` is
-    the time left to undo the visitor's denial.
+    the time left to undo the visitor's denial. `first` are the arguments at the top, and `compared` the values because
+    of which the rule asks.
     """
     formatter = visitor.formatter
     language = formatter.language
@@ -144,17 +149,19 @@ def card_page(
     decides = not eligibility.code and at_least(visitor.assurance, request.min_assurance)
     pending = request.state == "pending"
     own_verdict = _own_verdict(request, visitor) if pending else ""
+    keys, rows = key_rows(value_rows(request, masked_args(args, request.secrets), formatter), request, first)
     return CardPage(
         request=request,
         version=version_of(request, line),
         state=state_words(request, language),
         doubt=request.kind == "in_doubt",
-        rows=value_rows(request, masked_args(args, request.secrets), formatter),
+        keys=keys,
+        rows=rows,
         count=values_count(request),
         note=_sentences([remark_text(each, language) for each in request.card.notes]),
         undeclared=undeclared_words(request, language) if pending or (line and line.tone == "live") else "",
         late=late_report_words(request, formatter),
-        rule=rule_words(request.rule, request.rule_text, language),
+        rule=rule_words(request.rule, request.rule_text, language, compared),
         expression=rule_expression(request.rule, request.rule_text),
         stricter=formatter.stricter_reasons(request.applied),
         requester=display_name(people, request.requester.user, request.tenant),
@@ -162,6 +169,7 @@ def card_page(
         asked_ago=formatter.ago(request.opened_at) if request.opened_at else "",
         due=formatter.moment(request.expires_at) if request.expires_at else None,
         due_in=formatter.until(request.expires_at) if request.expires_at else "",
+        soon=request.expires_at is not None and formatter.is_soon(request.expires_at),
         silence=silence_words(request, people, formatter),
         timed=timed_words(request, people, formatter),
         diff=diff_of(request, visitor),

@@ -8,6 +8,7 @@ from signoff.approvals.request_state import find_denial, undo_seconds
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, parse_approval_id
+from signoff.gateway.approvals.rule_values import rule_values
 from signoff.gateway.approvals.value_check import unopened_pages
 from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.conversations import Conversations
@@ -48,7 +49,11 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor, base:
     left = await unopened_pages(deps.store, loaded, visitor.person) if request.state == "pending" else 0
     undo = undoable_seconds(loaded.rows, visitor)
     preview = await load_preview(deps, loaded, visitor, f"{base or f'/approvals/{approval}'}/preview")
-    page = card_page(request, args, line, visitor, deps.people, deliveries, left, undo, preview)
+    first = loaded.declaration.get("card", {}).get("first", ())
+    compared = rule_values(request, args, deps.catalog, visitor.formatter)
+    page = card_page(
+        request, args, line, visitor, deps.people, deliveries, left, undo, preview, first=first, compared=compared
+    )
     return OpenedRequest(request, args, page)
 
 

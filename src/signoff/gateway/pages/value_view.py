@@ -11,11 +11,12 @@ from typing import Any, Final
 
 from starlette.requests import Request
 
-from signoff.approvals.argument_rows import find, leaves, suspects_of
+from signoff.approvals.argument_rows import find, keys_from_name, leaves, suspects_of
+from signoff.approvals.confirmation import is_money
 from signoff.approvals.unseen_values import FullValue
 from signoff.contracts.approval import ApprovalRequest, CardRow
 from signoff.contracts.errors import BadRequest
-from signoff.contracts.limits import ARGUMENTS_BYTES
+from signoff.contracts.limits import ARGUMENTS_BYTES, FIRST_ARGUMENTS
 from signoff.formats.lookalikes import mark_words
 from signoff.formats.visible_text import ELLIPSIS, MARK, NEWLINE, scalar_line
 from signoff.gateway.approvals.secret_masks import masked_args
@@ -59,6 +60,13 @@ class Row:
     code: bool = False
     """Whether it is read letter by letter, such as SQL."""
     remark: bool = False
+    name: str = ""
+    """The dotted name of the argument."""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it is shown whole, on one line."""
+        return not (self.secret or self.remark or self.lines or self.length) and len(self.value) <= CELL_CHARS
 
 
 def value_rows(request: ApprovalRequest, args: Any, formatter: Formatter) -> tuple[Row | ValueTable, ...]:
@@ -69,6 +77,23 @@ def value_rows(request: ApprovalRequest, args: Any, formatter: Formatter) -> tup
         for drawn, row in zip(request.card.rows, rows, strict=True)
     ]
     return tuple(rows[part] if isinstance(part, int) else part for part in find_tables(cells, args, formatter))
+
+
+def key_rows(
+    rows: Sequence[Row | ValueTable], request: ApprovalRequest, first: Sequence[str]
+) -> tuple[tuple[Row, ...], tuple[Row | ValueTable, ...]]:
+    """Split off the rows at the top of the card.
+
+    They show the arguments in `first`, or else the amount and then the first ones.
+    """
+    amounts = {row.name for row in request.card.rows if is_money(row)}
+    short = [row for row in rows if isinstance(row, Row) and row.is_short and len(keys_from_name(row.name)) == 1]
+    chosen = (
+        [row for row in short if keys_from_name(row.name)[0] in first]
+        if first
+        else sorted(short, key=lambda row: row.name not in amounts)
+    )[:FIRST_ARGUMENTS]
+    return tuple(chosen), tuple(row for row in rows if row not in chosen)
 
 
 def values_count(request: ApprovalRequest) -> int:
@@ -90,9 +115,9 @@ def _row(row: CardRow, request: ApprovalRequest, args: Any, formatter: Formatter
     if len(lines) > 1 and at:
         head, below = "\n".join(lines[:at]), "\n".join(lines[at:])
         length = row.length if len(lines) > at else 0
-        return Row(label, head, rest=below, lines=len(lines), length=length, code=code)
+        return Row(label, head, rest=below, lines=len(lines), length=length, code=code, name=row.name)
     rest = "\n".join(lines) if row.cut else ""
-    return Row(label, shown, rest=rest, length=row.length if row.cut else 0, code=code)
+    return Row(label, shown, rest=rest, length=row.length if row.cut else 0, code=code, name=row.name)
 
 
 def _first(lines: Sequence[str]) -> int:
