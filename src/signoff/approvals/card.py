@@ -25,6 +25,7 @@ from signoff.approvals.argument_rows import (
     value_line,
 )
 from signoff.approvals.card_notes import LOOKALIKES, UNDECLARED_TOOL, cut_notes, runner_note, visible_note
+from signoff.approvals.confirmation import is_currency, is_money
 from signoff.approvals.redaction import redact_arguments, redact_remarks, redact_secrets, secret_values
 from signoff.contracts.approval import Card, CardRow, Question
 from signoff.contracts.content import Remark, Words
@@ -77,8 +78,9 @@ def render_card(
 
     In `effect`, arguments replace only `{name}` and `{name.of.nested}`. Defaults of omitted arguments follow the call's
     own, marked, as far as there is room. `secrets` are dotted names that are never shown, `show` the dotted names to
-    show (`None` for all). `first` are the arguments whose rows come first. `others` are values of secret arguments of the turn's other calls. The card's text repeats
-    neither these nor its own secret values. Never raises for JSON arguments.
+    show (`None` for all). The rows of the arguments in `first` come first. `others` are values of secret arguments of
+    the turn's other calls. The card's text repeats neither these nor its own secret values. Never raises for JSON
+    arguments.
     """
     values = secret_values(args, secrets).union(others)
     proposed, args = args, redact_arguments(args, secrets, values)
@@ -129,6 +131,36 @@ def draw_card(question: Question, declaration: Mapping[str, Any], args: Mapping[
 
 def _place_of(top: str, first: Sequence[str]) -> int:
     return first.index(top) if top in first else len(first)
+
+
+class Amount(NamedTuple):
+    """The amount of money that a card shows first, "" without one."""
+
+    value: str
+    """In digits, as in the arguments."""
+    currency: str
+
+
+NO_AMOUNT: Final = Amount("", "")
+
+
+def card_amount(question: Question, declaration: Mapping[str, Any], args: Mapping[str, Any]) -> Amount:
+    """Draws only the short values at the top of the arguments."""
+    secrets = {*question.secrets, *declaration["secrets"]}
+    schema, first = declaration["input_schema"], declaration.get("card", {}).get("first", ())
+    small = {name: value for name, value in args.items() if _is_small(value)}
+    own = sorted(leaves(small, schema, secrets), key=lambda leaf: _place_of(leaf.top, first))
+    defaults = [leaf for leaf in default_leaves(args, schema, secrets) if _is_small(leaf.value)]
+    return amount_of([_row(leaf, NAME_CHARS, ()) for leaf in (*own, *defaults) if _is_shown(leaf, question.show)])
+
+
+def amount_of(rows: Sequence[CardRow]) -> Amount:
+    amount = next((row.value for row in rows if is_money(row) and not row.secret and not row.cut), "")
+    return Amount(amount, next((row.value for row in rows if is_currency(row)), "") if amount else "")
+
+
+def _is_small(value: Any) -> bool:
+    return isinstance(value, int | float) or (isinstance(value, str) and len(value) <= NAME_CHARS)
 
 
 def _declared_notes(declaration: Mapping[str, Any], actor: str) -> list[Remark]:

@@ -8,6 +8,7 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
+from signoff.approvals.argument_rows import UNDECLARED
 from signoff.contracts.approval import ApprovalRequest, CardRow
 from signoff.contracts.decision import at_least
 from signoff.contracts.ids import read_code, show_code
@@ -15,6 +16,7 @@ from signoff.contracts.ids import read_code, show_code
 _MONEY_WORDS: Final = frozenset(("amount", "cost", "costs", "price", "total", "fee", "sum", "budget", "fare"))
 _MONEY_FORMATS: Final = frozenset(("money", "currency", "decimal", "amount"))
 _NUMBERS: Final = frozenset(("number", "integer", "float", "double", "int32", "int64"))
+_CURRENCY: Final = re.compile(r"[A-Z]{3}\Z")
 _WORD: Final = re.compile(r"[A-Za-z][a-z]*")
 _UNIT: Final = re.compile(r"\A(?:[A-Za-z]{3}|[$€£¥])\s*|\s*(?:[A-Za-z]{3}|[$€£¥])\Z")
 _PLAIN: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:[.,][0-9]+)?")
@@ -31,6 +33,12 @@ def is_money(row: CardRow) -> bool:
 def is_number(row: CardRow) -> bool:
     """Includes amounts of money."""
     return row.format in _NUMBERS or row.format in _MONEY_FORMATS
+
+
+def is_currency(row: CardRow) -> bool:
+    named = row.format == "currency-code" or row.name.rpartition(".")[2].lower() in ("currency", "currencycode")
+    # Ignore an argument that the tool does not declare: a model may have added it.
+    return named and not row.secret and not row.label.endswith(UNDECLARED) and _CURRENCY.match(row.value) is not None
 
 
 def needs_typing(request: ApprovalRequest) -> bool:

@@ -28,6 +28,10 @@ class WaitingCard(FrozenModel):
     """The actor of the call."""
     effect: str = ""
     """The sentence that describes the effect."""
+    amount: str = ""
+    """The amount of money on its card, in digits, or ""."""
+    currency: str = ""
+    """The currency of that amount, such as `EUR`, or ""."""
     requester: str = ""
     """The requester's id."""
     approvers: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NoReturn
 
 from signoff.approvals.binding import digest_with
-from signoff.approvals.card import draw_card, effect_sentence
+from signoff.approvals.card import NO_AMOUNT, Amount, card_amount, draw_card, effect_sentence
 from signoff.approvals.digest import digest_mark, doubt_digest
 from signoff.contracts.approval import JUDGED_SECONDS, ApprovalRequest, Card, Question
 from signoff.contracts.call import LateReport
@@ -29,7 +29,7 @@ from signoff.keys.signatures import Verifier
 from signoff.store.content_store import load
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions
-from signoff.store.questions.request_lists import RequestLists, TurnRows
+from signoff.store.questions.request_lists import PIECE, RequestLists, TurnRows
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 
@@ -143,11 +143,13 @@ class RequestReader:
         everything. Leaves out unproved rows.
         """
         cards: list[WaitingCard] = []
+        # Without a filter nearly all rows are listed: reading more of them than are listed takes time for nothing.
+        piece = PIECE if wanted is not None else limit
         entries = readers if approvers is None else approvers
         # Many rows share few tools. Reading the declaration for each row took most of the time of a list.
         declarations: dict[tuple[str, str], Mapping[str, Any]] = {}
         # A partly consumed generator is otherwise closed only by the garbage collector.
-        async with aclosing(self._lists.iterate_waiting(tenant, readers=entries)) as pieces:
+        async with aclosing(self._lists.iterate_waiting(tenant, readers=entries, piece=piece)) as pieces:
             async for piece in pieces:
                 for request in piece:
                     if len(cards) == limit:
@@ -173,7 +175,7 @@ class RequestReader:
             declaration, args = await self._prove(request, declarations)
         except NotFound:
             return None
-        return _row(request, _effect(request, declaration, args))
+        return _row(request, _effect(request, declaration, args), card_amount(request, declaration, args))
 
     async def list_of_turn(self, turn: TurnKey) -> list[ApprovalRequest]:
         """Return all revisions, without cards. Includes only requests for whose requester the gateway signed."""
@@ -255,7 +257,7 @@ def _effect(question: Question, declaration: Mapping[str, Any], args: Mapping[st
     return effect_sentence(effect, title=title, tool=question.tool, args=args, schema=schema, secrets=secrets)
 
 
-def _row(request: ApprovalRequest, effect: str) -> WaitingCard:
+def _row(request: ApprovalRequest, effect: str, amount: Amount = NO_AMOUNT) -> WaitingCard:
     return WaitingCard(
         id=request.id,
         code=request.code,
@@ -263,6 +265,8 @@ def _row(request: ApprovalRequest, effect: str) -> WaitingCard:
         tool=request.tool,
         actor=request.actor,
         effect=effect,
+        amount=amount.value,
+        currency=amount.currency,
         requester=request.requester.user,
         approvers=request.approvers,
         opened_at=request.opened_at,

@@ -1,6 +1,5 @@
 """Formats times, spans, numbers and arguments for one person. Pure."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -9,7 +8,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from signoff.approvals.argument_rows import DEFAULT, UNDECLARED
-from signoff.approvals.confirmation import is_money, is_number
+from signoff.approvals.confirmation import is_currency, is_money, is_number
 from signoff.contracts.approval import AppliedTerm, ApproverGroup, CardRow
 from signoff.contracts.person import Person
 from signoff.formats.visible_text import cut_visible, one_line
@@ -24,7 +23,6 @@ _MARKS: Final = {
 """Maps a language to its thousands separator and decimal mark."""
 _REASON_CHARS: Final = 300
 _LABEL_CHARS: Final = 2_000
-_CURRENCY = re.compile(r"[A-Z]{3}\Z")
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 
@@ -185,7 +183,7 @@ class Formatter:
         if not is_money(row):
             # A whole number may be a year or an account number: only fractions are surely quantities.
             return row.value if amount == amount.to_integral_value() else self.number(amount, 0)
-        currency = next((each.value for each in rows if _is_currency(each)), "")
+        currency = next((each.value for each in rows if is_currency(each)), "")
         return f"{self.number(amount, 2)} {currency}".strip()
 
     def _date(self, row: CardRow) -> str:
@@ -223,9 +221,3 @@ def span(seconds: float, language: str = ENGLISH) -> str:
     if minutes < 60:
         return text("time.min", language, n=minutes)
     return text("time.h", language, n=hours) if hours < 48 else text("time.days", language, n=days)
-
-
-def _is_currency(row: CardRow) -> bool:
-    named = row.format == "currency-code" or row.name.rpartition(".")[2].lower() in ("currency", "currencycode")
-    # Ignore an argument that the tool does not declare: a model may have added it.
-    return named and not row.secret and not row.label.endswith(UNDECLARED) and _CURRENCY.match(row.value) is not None

@@ -22,7 +22,7 @@ _WHY_CHARS: Final = 300
 
 
 def rule_words(rule: RuleReference | None, rule_text: str, language: str, compared: str = "") -> str:
-    """`rule_text` is the rule's expression, or a function's reason. `compared` are the values because of which it asks."""
+    """`rule_text` is the rule's expression, or a function's reason. `compared` are the values that made it ask."""
     if rule is None:
         return ""
     if compared:

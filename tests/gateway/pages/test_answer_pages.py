@@ -79,7 +79,7 @@ async def test_list_shows_an_edited_request_with_its_editor(rig: GatewayRig) -> 
         while "300 EUR" not in text:
             await asyncio.sleep(0.05)
             text = words((await page.get("/")).text)
-    assert "Book TP 531 in business, 300 EUR desk for Guest · edited by Ana" in text
+    assert "Book TP 531 in business, 300 EUR 300.00 EUR desk for Guest · edited by Ana" in text
 
 
 async def test_remembered_answer_is_listed_and_revoked_on_the_page(rig: GatewayRig) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from signoff.approvals.card import Amount, amount_of
 from signoff.approvals.confirmation import needs_typing
 from signoff.contracts.decision import Verdict
 from signoff.contracts.errors import SignoffError
@@ -23,6 +24,7 @@ from signoff.gateway.pages.card_view import CardPage
 from signoff.gateway.pages.decision_form import author_of, draft_in
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
+from signoff.gateway.pages.lists.waiting_list import sum_words
 from signoff.gateway.pages.request_loader import open_card, own_approval
 from signoff.gateway.transport.middleware import unexpected_receipt
 from signoff.languages.catalogue import text
@@ -43,6 +45,19 @@ class BatchCard:
     card: CardPage
     alone: str
     """The reason why it is decided alone, or ""."""
+    amount: Amount
+
+
+@dataclass(frozen=True)
+class BatchGroup:
+    """The requests of one tool for one requester, in the order of the page."""
+
+    title: str
+    cards: tuple[BatchCard, ...]
+    count: int
+    """The number of requests that can be decided here."""
+    sums: str
+    """The sums of their amounts, or ""."""
 
 
 @dataclass(frozen=True)
@@ -134,14 +149,21 @@ async def _page(site: Site, visitor: Visitor, picked: list[str], *, note: str = 
         own_approval(visitor, name)
     opened = [await open_card(site.deps, name, visitor) for name in names[:MOST]]
     cards = [
-        BatchCard(number, card, text(why, visitor.formatter.language) if (why := _alone(card)) else "")
+        BatchCard(
+            number,
+            card,
+            text(why, visitor.formatter.language) if (why := _alone(card)) else "",
+            amount_of(card.request.card.rows),
+        )
         for number, card in enumerate(opened)
     ]
+    ready = [each for each in cards if not each.alone]
     shown = [each.card.request.id for each in cards]
     context: dict[str, Any] = {
-        "cards": cards,
-        "some": any(not each.alone for each in cards),
-        "reason_required": any(not each.alone and each.card.request.require_reason for each in cards),
+        "groups": _groups(cards, visitor.formatter),
+        "ready": len(ready),
+        "sums": sum_words((each.amount for each in ready), visitor.formatter),
+        "reason_required": any(each.card.request.require_reason for each in ready),
         "more": MOST if len(names) > MOST else 0,
         "note": note,
         "token": visitor.token(_purpose(shown)),
@@ -150,11 +172,27 @@ async def _page(site: Site, visitor: Visitor, picked: list[str], *, note: str = 
     return site.renderer.page("batch.html", visitor, status=status, nav="waiting", **context)
 
 
+def _groups(cards: Sequence[BatchCard], formatter: Formatter) -> list[BatchGroup]:
+    found: dict[tuple[str, str], list[BatchCard]] = {}
+    for each in cards:
+        found.setdefault((each.card.request.tool, each.card.request.requester.user), []).append(each)
+    groups = []
+    for some in found.values():
+        ready, first = [each for each in some if not each.alone], some[0].card
+        title = f"{first.request.card.tool_title} {formatter.text('waiting.for', who=first.requester)}"
+        sums = sum_words((each.amount for each in ready), formatter)
+        groups.append(BatchGroup(title, tuple(some), len(ready), sums))
+    return groups
+
+
 def _alone(card: CardPage) -> str:
+    """Return why nobody may decide the request together with others, or ""."""
     if card.request.state != "pending":
         return "batch.alone.over"
     if not card.decides:
-        return "batch.alone.you"
+        return "batch.alone.assurance" if card.is_eligible else "batch.alone.you"
+    if card.request.preview is not None or card.request.preview_required:
+        return "batch.alone.preview"
     if card.doubt:
         return "batch.alone.doubt"
     if card.unseen:

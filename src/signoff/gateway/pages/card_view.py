@@ -107,6 +107,7 @@ class CardPage:
     still: str
     may: str
     decides: bool
+    is_eligible: bool
     stands_in: str
     own_verdict: str
     own_answer: str
@@ -179,6 +180,7 @@ def card_page(
         still=_describe_open_seats(request, people, formatter),
         may=who_may(request, people, formatter, answered=True),
         decides=decides,
+        is_eligible=not eligibility.code,
         stands_in=display_name(people, eligibility.on_behalf, request.tenant) if eligibility.on_behalf else "",
         own_verdict=own_verdict,
         own_answer=_describe_own_answer(request, own_verdict, formatter),

@@ -3,7 +3,6 @@
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from fastapi import APIRouter
@@ -23,51 +22,29 @@ from signoff.gateway.auth.streams import stream_events
 from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.errors import receipt_status
 from signoff.gateway.live import event
+from signoff.gateway.pages.batch import MOST
 from signoff.gateway.pages.card_view import CardPage
 from signoff.gateway.pages.decision_form import SPANS, USES, author_of, draft_in, typing_note, verbs_of, verdict_in
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.first_run import first_run
 from signoff.gateway.pages.form_fields import read_form
+from signoff.gateway.pages.lists.waiting_list import (
+    LISTED,
+    InboxRow,
+    WaitingFilter,
+    amount_words,
+    filter_in,
+    group_rows,
+    passes,
+)
 from signoff.gateway.pages.previews.preview_view import load_image, load_preview, picture_response
 from signoff.gateway.pages.request_loader import open_card, own_approval
 from signoff.gateway.pages.value_view import read_page, show_page
 from signoff.languages.catalogue import text
 from signoff.texts.endings import receipt_words
-from signoff.texts.formatter import FormattedTime
 
-LISTED: Final = 200
 LOOK_SECONDS: Final = 2.0
 """Seconds between queries of visibility for an open page. All followers share one query."""
-
-
-@dataclass(frozen=True)
-class InboxRow:
-    """One request of the list."""
-
-    card: WaitingCard
-    requester: str
-    due: FormattedTime | None
-    due_in: str
-    soon: bool
-    """Whether less than an hour is left."""
-    together: bool
-    """Whether it may be decided with others."""
-    answered: bool
-    """Whether the visitor's vote already counts. The request waits for others."""
-
-
-@dataclass(frozen=True)
-class WaitingFilter:
-    """The active filters. An empty one matches all. `several` is true while the visitor selects several requests."""
-
-    actor: str = ""
-    tool: str = ""
-    team: str = ""
-    several: bool = False
-
-    @property
-    def any(self) -> bool:
-        return bool(self.actor or self.tool or self.team)
 
 
 router = APIRouter(include_in_schema=False)
@@ -76,8 +53,8 @@ router = APIRouter(include_in_schema=False)
 @router.api_route("/", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
 async def show_waiting(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
     """Show the list."""
-    choice = _choice(request)
-    rows = await _rows(site, visitor)
+    choice = filter_in(request.query_params)
+    rows = await _rows(site, visitor, choice)
     template = "_list.html" if request.query_params.get("part") == "list" else "waiting.html"
     return site.renderer.page(template, visitor, nav="waiting", **_list(site, rows, visitor, choice, ""))
 
@@ -89,9 +66,10 @@ async def show_card(request: Request, approval: str, site: CurrentSite, visitor:
     if approval_id != approval:
         return RedirectResponse(f"/approvals/{approval_id}", status_code=303)
     if request.query_params.get("part") == "card":
-        rows, card = await asyncio.gather(_rows(site, visitor), open_card(site.deps, approval_id, visitor))
+        choice = WaitingFilter()
+        rows, card = await asyncio.gather(_rows(site, visitor, choice), open_card(site.deps, approval_id, visitor))
         return site.renderer.page("_card.html", visitor, **_card_context(card, visitor, rows))
-    return await _card_page(site, visitor, approval_id, _choice(request))
+    return await _card_page(site, visitor, approval_id)
 
 
 @router.get("/approvals/{approval}/values", dependencies=[PAGE_READ])
@@ -227,15 +205,15 @@ async def _card_page(
     site: Site,
     visitor: Visitor,
     approval: str,
-    choice: WaitingFilter | None = None,
     *,
     note: str = "",
     status: int = 200,
     refused: bool = True,
 ) -> Response:
-    rows, card = await asyncio.gather(_rows(site, visitor), open_card(site.deps, approval, visitor))
+    choice = WaitingFilter()
+    rows, card = await asyncio.gather(_rows(site, visitor, choice), open_card(site.deps, approval, visitor))
     context = {
-        **_list(site, rows, visitor, choice or WaitingFilter(), approval),
+        **_list(site, rows, visitor, choice, approval),
         **_card_context(card, visitor, rows),
         "note": note,
         "refused": refused,
@@ -268,23 +246,26 @@ def _card_context(card: CardPage, visitor: Visitor, rows: Sequence[InboxRow]) ->
     }
 
 
-async def _rows(site: Site, visitor: Visitor) -> list[InboxRow]:
+async def _rows(site: Site, visitor: Visitor, choice: WaitingFilter) -> list[InboxRow]:
+    """Return at most `choice.limit` rows and one more."""
     person, formatter = visitor.person, visitor.formatter
     entries = site.deps.rights(person)
     cards = await site.deps.lists.share(
         person,
         (),
-        ("page waiting", entries),
-        lambda: site.deps.requests.list_waiting(person.tenant, approvers=entries, limit=LISTED),
+        ("page waiting", entries, choice.limit),
+        lambda: site.deps.requests.list_waiting(person.tenant, approvers=entries, limit=choice.limit + 1),
     )
+    together = {tool: _together(site, tool) for tool in {card.tool for card in cards}}
     return [
         InboxRow(
             card=card,
             requester=display_name(site.deps.people, card.requester, person.tenant),
+            amount=amount_words(card, formatter),
             due=formatter.moment(card.expires_at) if card.expires_at else None,
             due_in=formatter.until(card.expires_at) if card.expires_at else "",
             soon=formatter.is_soon(card.expires_at) if card.expires_at else False,
-            together=card.kind == "approval" and _together(site, card.tool),
+            together=card.kind == "approval" and together[card.tool],
             answered=person.id in card.answered_by,
         )
         for card in cards
@@ -292,50 +273,40 @@ async def _rows(site: Site, visitor: Visitor) -> list[InboxRow]:
 
 
 def _together(site: Site, tool: str) -> bool:
-    """Only the policy counts here. The batch page also checks the request."""
+    """Only the tool and its policy count here. The batch page also checks the request."""
     catalog = site.deps.catalog
-    policies = [policy for each in catalog.tools_named(tool) if (policy := catalog.policy(each.activity).policy)]
-    return all(each.confirm == "" and not at_least(each.min_assurance, "mfa") for each in policies)
+    tools = catalog.tools_named(tool)
+    policies = [policy for each in tools if (policy := catalog.policy(each.activity).policy)]
+    return all(each.preview is None for each in tools) and all(
+        each.confirm == "" and not each.preview_required and not at_least(each.min_assurance, "mfa")
+        for each in policies
+    )
 
 
-def _list(site: Site, rows: list[InboxRow], visitor: Visitor, choice: WaitingFilter, selected: str) -> dict[str, Any]:
-    shown = [row for row in rows if _passes(row.card, choice)]
+def _list(site: Site, found: list[InboxRow], visitor: Visitor, choice: WaitingFilter, selected: str) -> dict[str, Any]:
+    rows = found[: choice.limit]
+    shown = [row for row in rows if passes(row.card, choice)]
     needed = [row for row in shown if not row.answered]
+    titles = {tool.name: tool.title or tool.name for tool in site.deps.catalog.every_tool if not tool.undeclared}
     return {
         "rows": shown,
         "needed": needed,
         "others": [row for row in shown if row.answered],
         "count": sum(not row.answered for row in rows),
-        "full": len(rows) >= LISTED,
-        "limit": LISTED,
+        "full": len(found) > len(rows),
+        "limit": choice.limit,
+        "listed": LISTED,
         "several": sum(row.together for row in needed) > 1,
+        "groups": group_rows(needed, titles, visitor.formatter, MOST) if choice.several else (),
         "choice": choice,
         "selected": selected,
         "version": _version([row.card for row in rows]),
         "actors": sorted(site.deps.catalog.actors),
-        "tools": list(
-            {
-                tool.name: (tool.name, tool.title or tool.name)
-                for tool in site.deps.catalog.every_tool
-                if not tool.undeclared
-            }.values()
-        ),
+        "tools": list(titles.items()),
         "teams": visitor.person.roles,
+        "requesters": sorted({(row.requester, row.card.requester) for row in rows}),
         "first_run": None if rows else first_run(site.deps, visitor.person),
     }
-
-
-def _choice(request: Request) -> WaitingFilter:
-    query = request.query_params
-    return WaitingFilter(query.get("actor", ""), query.get("tool", ""), query.get("team", ""), "choose" in query)
-
-
-def _passes(card: WaitingCard, choice: WaitingFilter) -> bool:
-    return (
-        choice.actor in ("", card.actor)
-        and choice.tool in ("", card.tool)
-        and (not choice.team or f"role:{choice.team}" in card.approvers)
-    )
 
 
 def _version(cards: Sequence[WaitingCard]) -> str:

@@ -51,6 +51,7 @@ class PageRenderer:
         status: int = 200,
         nav: str = "",
         count: int = 0,
+        full: bool = False,
         spoken: str = ENGLISH,
         **context: Any,
     ) -> HTMLResponse:
@@ -78,6 +79,7 @@ class PageRenderer:
                 language=visitor.formatter.language if visitor is not None else spoken,
                 nav=nav,
                 count=count,
+                full=full,
                 **context,
             ),
             status_code=status,

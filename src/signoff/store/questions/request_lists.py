@@ -88,14 +88,15 @@ class RequestLists:
         return [each async for piece in self.iterate_waiting(tenant) for each in piece]
 
     async def iterate_waiting(
-        self, tenant: str, *, readers: Sequence[str] | None = None
+        self, tenant: str, *, readers: Sequence[str] | None = None, piece: int = PIECE
     ) -> AsyncGenerator[list[ApprovalRequest], None]:
-        """Yield the requests in pieces, soonest deadline first.
+        """Yield the requests in pieces of at most `piece` and `PIECE`, soonest deadline first.
 
         `readers` restricts them to requests that may concern one of these approver entries. This only preselects:
         callers must check that a person may read a request before showing it.
         """
-        find = _find_waiting if readers is None else partial(_find_waiting_of, readers)
+        size = min(piece, PIECE)
+        find = partial(_find_waiting, size) if readers is None else partial(_find_waiting_of, readers, size)
         last: ListPlace | None = None
         while True:
             page = await self._store.read(partial(find, tenant, last))
@@ -177,24 +178,26 @@ def _rows(query: Select[Any], connection: Connection) -> Sequence[Row[Any]]:
     return connection.execute(query).all()
 
 
-def _find_waiting(tenant: str, after: ListPlace | None, connection: Connection) -> _Page:
+def _find_waiting(size: int, tenant: str, after: ListPlace | None, connection: Connection) -> _Page:
     order = (QUESTIONS.c.last_at, QUESTIONS.c.approval)
-    query = _QUESTIONS.where(*_waits_in(tenant)).order_by(*order).limit(PIECE)
+    query = _QUESTIONS.where(*_waits_in(tenant)).order_by(*order).limit(size)
     if after is not None:
         query = query.where(tuple_(*order) > (after.last_at, after.approval))
     rows = connection.execute(query).all()
-    return _Page(_with_answers(connection, rows), _place(rows[-1]) if len(rows) == PIECE else None)
+    return _Page(_with_answers(connection, rows), _place(rows[-1]) if len(rows) == size else None)
 
 
-def _find_waiting_of(readers: Sequence[str], tenant: str, after: ListPlace | None, connection: Connection) -> _Page:
-    places = find_places(connection, tenant, readers, after, PIECE)
+def _find_waiting_of(
+    readers: Sequence[str], size: int, tenant: str, after: ListPlace | None, connection: Connection
+) -> _Page:
+    places = find_places(connection, tenant, readers, after, size)
     if not places:
         return _Page(_with_answers(connection, ()), None)
     query = _QUESTIONS.where(QUESTIONS.c.approval.in_([each.approval for each in places]), *_waits_in(tenant))
     found = {_place(row): row for row in connection.execute(query)}
     # A place that is not its question's own was forged.
     rows = [found[place] for place in places if place in found]
-    return _Page(_with_answers(connection, rows), places[-1] if len(places) == PIECE else None)
+    return _Page(_with_answers(connection, rows), places[-1] if len(places) == size else None)
 
 
 def _place(row: Row[Any]) -> ListPlace:

@@ -54,11 +54,11 @@ function merge(list, fresh) {
   for (const gone of old.values()) gone.remove();
 }
 
-function say(count) {
+function say(count, more) {
   const badge = one("#count");
-  badge.textContent = count;
+  badge.textContent = count + more;
   badge.hidden = !count;
-  document.title = (count ? `(${count}) ` : "") + document.title.replace(/^\(\d+\) /, "");
+  document.title = (count ? `(${count}${more}) ` : "") + document.title.replace(/^\(\d+\+?\) /, "");
   one("link[rel=icon]").href = `/icon.svg?n=${count}`;
 }
 
@@ -83,7 +83,7 @@ async function freshList() {
     one("#announce").textContent = document.body.dataset.changed.replace("{n}", fresh.dataset.count);
   }
   list.dataset.version = fresh.dataset.version;
-  say(Number(fresh.dataset.count));
+  say(Number(fresh.dataset.count), "full" in fresh.dataset ? "+" : "");
 }
 
 async function freshCard() {
@@ -208,6 +208,17 @@ function confirmations() {
   window.addEventListener("pageshow", () => { sent = false; });
 }
 
+// The sum of the ticked requests of a batch, one for each currency; none if an amount is unknown.
+function tally() {
+  const line = one(".tally");
+  const ticked = all(".batch input[name=pick]:checked").map((each) => each.dataset);
+  const sums = new Map();
+  for (const { amount, currency } of ticked) sums.set(currency, (sums.get(currency) || 0) + Number(amount));
+  const written = [...sums].map(([currency, sum]) => `${sum.toLocaleString(locale, { minimumFractionDigits: 2, maximumFractionDigits: 8 })} ${currency}`.trim());
+  const known = ticked.every((each) => each.amount);
+  line.textContent = [line.dataset.words.replace("{n}", ticked.length), ...(known && ticked.length ? [written.join(", ")] : [])].join(" · ");
+}
+
 // The gateway decides until when a denial can be undone; the button only goes with that time.
 function undos(within) {
   for (const form of all("form.undo", within)) setTimeout(() => form.remove(), 1000 * form.dataset.seconds);
@@ -231,6 +242,8 @@ document.addEventListener("keydown", (event) => {
 localTimes(document);
 confirmations();
 undos(document);
+for (const box of all(".batch input[name=pick]")) box.addEventListener("change", tally);
+window.addEventListener("pageshow", () => { if (one(".tally")) tally(); });
 if (one("[data-live]")) {
   follow(one("[data-live]").dataset.live, "waiting", freshList);
   setInterval(freshList, 60000);
