@@ -68,10 +68,15 @@ def test_money_follows_the_locale(locale: str, shown: str) -> None:
     assert reader(locale).value(rows[0], rows) == shown
 
 
-def test_only_amounts_are_grouped() -> None:
+def test_numbers_that_count_something_are_grouped() -> None:
     assert reader().value(row("2030", "year", "integer"), ()) == "2030"
     assert reader().value(row("12345678", "account", "integer"), ()) == "12345678"
+    assert reader().value(row("12345678", "ids.0", "integer"), ()) == "12345678"
+    assert reader().value(row("48211907", "customerId", "integer"), ()) == "48211907"
     assert reader().value(row("1234.5", "weight"), ()) == "1,234.5"
+    assert reader("de").value(row("1000000", "pieces", "integer"), ()) == "1.000.000"
+    assert reader().value(row("Infinity", "pieces", "number"), ()) == "Infinity"
+    assert reader().value(row("NaN", "total", "number"), ()) == "NaN"
     assert reader().value(row("0.1234", "fee"), ()) == "0.1234"
     assert reader().value(row("hidden, 4 characters", secret=True, length=4), ()) == "hidden, 4 characters"
     assert reader().value(row("many", "total"), ()) == "many"

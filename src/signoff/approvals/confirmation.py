@@ -16,6 +16,33 @@ from signoff.contracts.ids import read_code, show_code
 _MONEY_WORDS: Final = frozenset(("amount", "cost", "costs", "price", "total", "fee", "sum", "budget", "fare"))
 _MONEY_FORMATS: Final = frozenset(("money", "currency", "decimal", "amount"))
 _NUMBERS: Final = frozenset(("number", "integer", "float", "double", "int32", "int64"))
+_NAMES_OF_IDS: Final = frozenset(
+    (
+        "account",
+        "code",
+        "customer",
+        "id",
+        "ids",
+        "index",
+        "invoice",
+        "issue",
+        "line",
+        "no",
+        "nr",
+        "number",
+        "order",
+        "phone",
+        "pid",
+        "port",
+        "position",
+        "ticket",
+        "user",
+        "version",
+        "year",
+        "zip",
+    )
+)
+"""Numbers that count nothing: they have no sum and no separators."""
 _CURRENCY: Final = re.compile(r"[A-Z]{3}\Z")
 _WORD: Final = re.compile(r"[A-Za-z][a-z]*")
 _UNIT: Final = re.compile(r"\A(?:[A-Za-z]{3}|[$€£¥])\s*|\s*(?:[A-Za-z]{3}|[$€£¥])\Z")
@@ -33,6 +60,13 @@ def is_money(row: CardRow) -> bool:
 def is_number(row: CardRow) -> bool:
     """Includes amounts of money."""
     return row.format in _NUMBERS or row.format in _MONEY_FORMATS
+
+
+def counts(name: str) -> bool:
+    """Return whether a number in the argument of this dotted name counts something, unlike a year or an id."""
+    key = next((each for each in reversed(name.split(".")) if not each.isdecimal()), "")
+    words = set(key.lower().replace("-", "_").split("_"))
+    return words.isdisjoint(_NAMES_OF_IDS) and not key.endswith(("Id", "No", "Nr"))
 
 
 def is_currency(row: CardRow) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from signoff.approvals.argument_rows import DEFAULT, UNDECLARED
-from signoff.approvals.confirmation import is_currency, is_money, is_number
+from signoff.approvals.confirmation import counts, is_currency, is_money, is_number
 from signoff.contracts.approval import AppliedTerm, ApproverGroup, CardRow
 from signoff.contracts.person import Person
 from signoff.formats.visible_text import cut_visible, one_line
@@ -135,7 +135,7 @@ class Formatter:
         return ("-" if amount < 0 else "") + grouped + (point + rest if rest else "")
 
     def value(self, row: CardRow, rows: tuple[CardRow, ...]) -> str:
-        """Write the value of a row: money, fractions, dates and IBANs formatted, others not.
+        """Write the value of a row: money, quantities, dates and IBANs formatted, others not.
 
         Masked and yes-or-no values are in the card's own words.
         """
@@ -180,9 +180,10 @@ class Formatter:
             amount = Decimal(row.value)
         except InvalidOperation:
             return row.value
+        if not amount.is_finite():
+            return row.value
         if not is_money(row):
-            # A whole number may be a year or an account number: only fractions are surely quantities.
-            return row.value if amount == amount.to_integral_value() else self.number(amount, 0)
+            return self.number(amount, 0) if counts(row.name) else row.value
         currency = next((each.value for each in rows if is_currency(each)), "")
         return f"{self.number(amount, 2)} {currency}".strip()
 

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from signoff.approvals.argument_rows import find, keys_from_name
+from signoff.approvals.confirmation import counts
 from signoff.texts.formatter import Formatter
 
 COLUMNS: Final = 6
@@ -15,25 +16,6 @@ CELL_CHARS: Final = 60
 ELLIPSIS: Final = "…"
 _SEPARATOR: Final = " / "
 _LEAST_OBJECTS: Final = 2
-_NAMES_OF_IDS: Final = frozenset(
-    (
-        "account",
-        "code",
-        "id",
-        "index",
-        "line",
-        "no",
-        "nr",
-        "number",
-        "phone",
-        "port",
-        "position",
-        "version",
-        "year",
-        "zip",
-    )
-)
-"""Number columns that count nothing: they have no sum and no separators."""
 _ABSENT: Final = object()
 
 
@@ -131,7 +113,7 @@ def _text(key: str, item: Any, shown: dict[str, str], total: Decimal | None, for
 
 def _sum(key: str, objects: Sequence[Any]) -> Decimal | None:
     values = [item.get(key) if isinstance(item, dict) else None for item in objects]
-    if _NAMES_OF_IDS & set(key.lower().replace("-", "_").split("_")) or key.endswith(("Id", "No", "Nr")):
+    if not counts(key):
         return None
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return None
