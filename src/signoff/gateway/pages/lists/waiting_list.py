@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from signoff.contracts.responses import WaitingCard
 from signoff.texts.formatter import FormattedTime, Formatter
 
-PAGE: Final = 20
+PAGE: Final = 15
 """Requests on a page. More open by a link, so that the first page is as quick with thousands of requests."""
 LISTED: Final = 200
 _AMOUNT_CHARS: Final = 30
