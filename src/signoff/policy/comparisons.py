@@ -35,7 +35,7 @@ class Comparison(NamedTuple):
 
 
 def deciding_comparisons(tree: _Tree, args: Mapping[str, Any], *, result: bool) -> Iterator[Comparison]:
-    """Yield comparisons of one argument and one number or text because of which the expression gave `result`.
+    """Yield the comparisons of one argument with a number or text that gave the expression's `result`.
 
     Leaves out those that read other data or compute. `tree` is the syntax of a compiled expression.
     """

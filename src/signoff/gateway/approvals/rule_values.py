@@ -1,4 +1,4 @@
-"""Writes the values because of which a rule asks: `Amount 420.00 EUR > 50.00`."""
+"""Writes the values that made a rule ask: `Amount 420.00 EUR > 50.00`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

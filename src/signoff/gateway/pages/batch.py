@@ -186,7 +186,7 @@ def _groups(cards: Sequence[BatchCard], formatter: Formatter) -> list[BatchGroup
 
 
 def _alone(card: CardPage) -> str:
-    """Return why nobody may decide the request together with others, or ""."""
+    """Return the key of the reason to decide the request alone, or ""."""
     if card.request.state != "pending":
         return "batch.alone.over"
     if not card.decides:

@@ -141,8 +141,8 @@ def card_page(
     """`args` are the loaded arguments, or `None` if unavailable.
 
     `unopened` is the number of pages of values that the visitor must still open before an approval. `undo_seconds` is
-    the time left to undo the visitor's denial. `first` are the arguments at the top, and `compared` the values because
-    of which the rule asks.
+    the time left to undo the visitor's denial. `first` are the arguments at the top. `compared` are the values
+    that made the rule ask.
     """
     formatter = visitor.formatter
     language = formatter.language
