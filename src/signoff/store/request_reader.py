@@ -144,12 +144,12 @@ class RequestReader:
         """
         cards: list[WaitingCard] = []
         # Without a filter nearly all rows are listed: reading more of them than are listed takes time for nothing.
-        piece = PIECE if wanted is not None else limit
+        size = PIECE if wanted is not None else limit
         entries = readers if approvers is None else approvers
         # Many rows share few tools. Reading the declaration for each row took most of the time of a list.
         declarations: dict[tuple[str, str], Mapping[str, Any]] = {}
         # A partly consumed generator is otherwise closed only by the garbage collector.
-        async with aclosing(self._lists.iterate_waiting(tenant, readers=entries, piece=piece)) as pieces:
+        async with aclosing(self._lists.iterate_waiting(tenant, readers=entries, piece=size)) as pieces:
             async for piece in pieces:
                 for request in piece:
                     if len(cards) == limit:

@@ -1,11 +1,13 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from gateway_login import as_person, browser, hidden, words
 from gateway_rig import GatewayRig
 from tables import table
 
 from signoff.contracts.responses import WaitingCard
+from signoff.gateway.pages.lists import waiting_list
 from signoff.gateway.pages.lists.waiting_list import InboxRow, WaitingFilter, filter_in, group_rows, passes, sum_words
 from signoff.texts.formatter import Formatter
 
@@ -89,3 +91,14 @@ async def test_request_with_a_preview_or_a_stronger_sign_in_is_in_no_batch(rig: 
         await as_person(page, "ana")
     states = [(await rig.request(each)).state for each in asked]
     assert states == ["pending", "pending", "approved"]
+
+
+async def test_filter_finds_requests_after_the_listed_ones(rig: GatewayRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting_list, "LISTED", 2)
+    for word in ("pay", "pay", "pay", "shown"):
+        await rig.asked(word)
+    async with browser(rig) as page:
+        every, one = (await page.get("/?all=1")).text, (await page.get("/?tool=shown")).text
+        dear = words((await page.get("/?least=9999")).text)
+    assert (every.count("data-key"), one.count("data-key")) == (2, 1)
+    assert "Only the amounts of the first 2 requests were compared." in dear

@@ -30,6 +30,7 @@ from signoff.gateway.pages.first_run import first_run
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.lists.waiting_list import (
     LISTED,
+    PAGE,
     InboxRow,
     WaitingFilter,
     amount_words,
@@ -54,9 +55,12 @@ router = APIRouter(include_in_schema=False)
 async def show_waiting(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
     """Show the list."""
     choice = filter_in(request.query_params)
-    rows = await _rows(site, visitor, choice)
+    rows = await _rows(site, visitor, choice.limit)
+    # Further requests may match, too.
+    matching = await _rows(site, visitor, choice.limit, choice) if choice.any and len(rows) > choice.limit else rows
     template = "_list.html" if request.query_params.get("part") == "list" else "waiting.html"
-    return site.renderer.page(template, visitor, nav="waiting", **_list(site, rows, visitor, choice, ""))
+    context = _list(site, rows, visitor, choice, "", matching)
+    return site.renderer.page(template, visitor, nav="waiting", **context)
 
 
 @router.api_route("/approvals/{approval}", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
@@ -66,8 +70,7 @@ async def show_card(request: Request, approval: str, site: CurrentSite, visitor:
     if approval_id != approval:
         return RedirectResponse(f"/approvals/{approval_id}", status_code=303)
     if request.query_params.get("part") == "card":
-        choice = WaitingFilter()
-        rows, card = await asyncio.gather(_rows(site, visitor, choice), open_card(site.deps, approval_id, visitor))
+        rows, card = await asyncio.gather(_rows(site, visitor, PAGE), open_card(site.deps, approval_id, visitor))
         return site.renderer.page("_card.html", visitor, **_card_context(card, visitor, rows))
     return await _card_page(site, visitor, approval_id)
 
@@ -210,10 +213,9 @@ async def _card_page(
     status: int = 200,
     refused: bool = True,
 ) -> Response:
-    choice = WaitingFilter()
-    rows, card = await asyncio.gather(_rows(site, visitor, choice), open_card(site.deps, approval, visitor))
+    rows, card = await asyncio.gather(_rows(site, visitor, PAGE), open_card(site.deps, approval, visitor))
     context = {
-        **_list(site, rows, visitor, choice, approval),
+        **_list(site, rows, visitor, WaitingFilter(), approval, rows),
         **_card_context(card, visitor, rows),
         "note": note,
         "refused": refused,
@@ -246,15 +248,17 @@ def _card_context(card: CardPage, visitor: Visitor, rows: Sequence[InboxRow]) ->
     }
 
 
-async def _rows(site: Site, visitor: Visitor, choice: WaitingFilter) -> list[InboxRow]:
-    """Return at most `choice.limit` rows and one more."""
+async def _rows(site: Site, visitor: Visitor, limit: int, choice: WaitingFilter | None = None) -> list[InboxRow]:
+    """Return at most `limit` rows and one more. Without `choice`, all rows match."""
     person, formatter = visitor.person, visitor.formatter
     entries = site.deps.rights(person)
     cards = await site.deps.lists.share(
         person,
         (),
-        ("page waiting", entries, choice.limit),
-        lambda: site.deps.requests.list_waiting(person.tenant, approvers=entries, limit=choice.limit + 1),
+        ("page waiting", entries, limit, choice),
+        lambda: site.deps.requests.list_waiting(
+            person.tenant, approvers=entries, wanted=choice and choice.matches, limit=limit + 1
+        ),
     )
     together = {tool: _together(site, tool) for tool in {card.tool for card in cards}}
     return [
@@ -283,9 +287,17 @@ def _together(site: Site, tool: str) -> bool:
     )
 
 
-def _list(site: Site, found: list[InboxRow], visitor: Visitor, choice: WaitingFilter, selected: str) -> dict[str, Any]:
+def _list(
+    site: Site,
+    found: Sequence[InboxRow],
+    visitor: Visitor,
+    choice: WaitingFilter,
+    selected: str,
+    matching: Sequence[InboxRow],
+) -> dict[str, Any]:
+    """`found` are the first waiting requests, `matching` the first that match the filters except for amounts."""
     rows = found[: choice.limit]
-    shown = [row for row in rows if passes(row.card, choice)]
+    shown = [row for row in matching[: choice.limit] if passes(row.card, choice)]
     needed = [row for row in shown if not row.answered]
     titles = {tool.name: tool.title or tool.name for tool in site.deps.catalog.every_tool if not tool.undeclared}
     return {
@@ -294,6 +306,7 @@ def _list(site: Site, found: list[InboxRow], visitor: Visitor, choice: WaitingFi
         "others": [row for row in shown if row.answered],
         "count": sum(not row.answered for row in rows),
         "full": len(found) > len(rows),
+        "cut": len(matching) > choice.limit,
         "limit": choice.limit,
         "listed": LISTED,
         "several": sum(row.together for row in needed) > 1,

@@ -64,6 +64,15 @@ class WaitingFilter:
         """The filters as in the address."""
         return {name: value for name, value in vars(self).items() if isinstance(value, str) and value}
 
+    def matches(self, card: WaitingCard) -> bool:
+        """Return whether all filters match, except those of amounts: these need the arguments."""
+        return (
+            self.actor in ("", card.actor)
+            and self.tool in ("", card.tool)
+            and self.requester in ("", card.requester)
+            and (not self.team or f"role:{self.team}" in card.approvers)
+        )
+
     def longer(self) -> str:
         """Return the address of the long list."""
         return f"/?{urlencode({**self.query, 'all': '1'})}"
@@ -98,10 +107,7 @@ def passes(card: WaitingCard, choice: WaitingFilter) -> bool:
     amount, least, most = (amount_in(each) for each in (card.amount, choice.least, choice.most))
     bounded = least is not None or most is not None
     return (
-        choice.actor in ("", card.actor)
-        and choice.tool in ("", card.tool)
-        and choice.requester in ("", card.requester)
-        and (not choice.team or f"role:{choice.team}" in card.approvers)
+        choice.matches(card)
         and not (bounded and amount is None)
         and not (amount is not None and least is not None and amount < least)
         and not (amount is not None and most is not None and amount > most)
