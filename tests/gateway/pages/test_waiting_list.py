@@ -67,7 +67,7 @@ async def test_list_shows_amounts_and_batch_shows_count_and_sum(rig: GatewayRig)
     async with browser(rig) as page:
         assert "420.00 EUR" in words((await page.get("/")).text)
         chooser = (await page.get("/?choose=1")).text
-        assert "Pay for Guest: 3 requests, 1,260.00 EUR" in words(chooser)
+        assert "Pay for Guest : 3 requests, 1,260.00 EUR" in words(chooser)
         link = chooser.split('class="together"')[1].split('href="')[1].split('"')[0].replace("&amp;", "&")
         shown = await page.get(link)
         assert "Pay for Guest 3 requests, 1,260.00 EUR" in words(shown.text)

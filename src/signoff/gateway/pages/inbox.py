@@ -257,7 +257,7 @@ async def _rows(site: Site, visitor: Visitor, limit: int, choice: WaitingFilter 
         (),
         ("page waiting", entries, limit, choice),
         lambda: site.deps.requests.list_waiting(
-            person.tenant, approvers=entries, wanted=choice and choice.matches, limit=limit + 1
+            person.tenant, approvers=entries, wanted=choice.matches if choice else None, limit=limit + 1
         ),
     )
     together = {tool: _together(site, tool) for tool in {card.tool for card in cards}}
