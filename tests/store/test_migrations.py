@@ -50,7 +50,12 @@ async def on(url: str, work: Any) -> Any:
 
 
 def difference(connection: Connection) -> list[Any]:
-    context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
+    def is_comparable(thing: Any, name: str | None, *about: Any) -> bool:
+        # SQLite's full-text index keeps its own tables instead of an index.
+        return connection.dialect.name != "sqlite" or not str(name).startswith(("past_words", "past_requests_words"))
+
+    opts = {"version_table": VERSION_TABLE, "compare_type": True, "include_object": is_comparable}
+    context = MigrationContext.configure(connection, opts=opts)
     return list(compare_metadata(context, METADATA))
 
 
@@ -88,6 +93,7 @@ _TRIGGERS = {
     "sqlite": "SELECT sql FROM sqlite_master WHERE type = 'trigger'",
     "postgresql": "SELECT pg_get_triggerdef(t.oid) || pg_get_functiondef(t.tgfoid) FROM pg_trigger t",
 }
+_NUMBER_OF_TRIGGERS = {"sqlite": 4, "postgresql": 2}
 
 
 async def test_all_migration_steps_together_make_the_same_triggers(store_url: str) -> None:
@@ -107,8 +113,8 @@ async def test_all_migration_steps_together_make_the_same_triggers(store_url: st
         created = await store.run(triggers)
     await on(store_url, drop)
     url = store_url if store_url.startswith("postgresql") else f"{store_url}.steps"
-    assert len(created) == 1
-    assert await on(url, climb) == created
+    assert len(created) == _NUMBER_OF_TRIGGERS[store_url.partition(":")[0]]
+    assert sorted(await on(url, climb)) == sorted(created)
 
 
 async def test_older_store_takes_the_missing_step_and_keeps_its_rows(store_url: str, next_step: str) -> None:

@@ -26,6 +26,7 @@ from signoff.store.call_joins import CallJoins
 from signoff.store.delivery_queue import DeliveryQueue
 from signoff.store.gauges.backlog_reader import BacklogReader
 from signoff.store.grants import Grants
+from signoff.store.history.past_requests import PastSearch, list_due, remove_past, remove_past_of, search_past
 from signoff.store.inbound_queue import InboundQueue
 from signoff.store.questions.answers import Answers
 from signoff.store.questions.questions import OpenPlace, Questions, end_turn_questions
@@ -43,9 +44,11 @@ from signoff.store.tables import (
     EVENT_DELIVERIES,
     EVENTS,
     GRANTS,
+    PAST_REQUESTS,
     QUESTION_READERS,
     QUESTIONS,
     TICKETS,
+    UNINDEXED_REQUESTS,
     USES,
     millis_from_time,
     time_from_millis,
@@ -110,10 +113,13 @@ FILLED: Final[Mapping[Table, Values]] = {
     BLOB_SESSIONS: lambda n: {"sha256": text_of("h", n), "tenant": literal("main"), "session": text_of("s", n),
         **spread_over(n, kept_at=AGO)},
     CALL_JOINS: lambda n: {"key": text_of("k", n), "turn": text_of("t", n), **spread_over(n, proposed_at=AGO)},
+    PAST_REQUESTS: lambda n: {"approval": text_of("main.s.t.x", n), "stream": text_of("turn/main/s/t", n),
+        "body": literal("{}"), "words": cast(text_of("every w", n), PAST_REQUESTS.c.words.type),
+        **spread_over(n, number=AGO)},
 }  # fmt: skip
 PARTIAL: Final = "USING INDEX deliveries_unfinished"
 """An index of the wanted rows alone, in the order of their list."""
-BIG: Final = frozenset(table.name for table in (*FILLED, QUESTIONS, QUESTION_READERS))
+BIG: Final = frozenset(table.name for table in (*FILLED, QUESTIONS, QUESTION_READERS, UNINDEXED_REQUESTS))
 
 
 def complete(table: Table, values: Values, number: Number) -> dict[str, Any]:
@@ -146,6 +152,11 @@ async def first_piece(store: Store, *readers: str) -> None:
             break
         break
     await pieces.aclose()
+
+
+def search(*words: str) -> Callable[[Store], Awaitable[Any]]:
+    wanted = PastSearch(tuple(frozenset((each,)) for each in words))
+    return lambda store: store.read(partial(search_past, wanted=wanted, before=None, limit=SOME))
 
 
 async def page_after_all(store: Store) -> None:
@@ -197,6 +208,11 @@ READS: Final[Mapping[str, Callable[[Store], Awaitable[Any]]]] = {
     "record of a turn": lambda store: AuditLog(store).stream("turn/main/s/t77"),
     "entry of turns": lambda store: AuditLog(store).find("k77", ["turn/main/s/t77", "turn/main/s/t78"]),
     "entries of a kind": lambda store: AuditLog(store).of_kind("verdict", ["turn/main/s/t77"]),
+    "search of a rare word": search("every", "w77"),
+    "search of a word of none": search("every", "none"),
+    "removal of a past request": on_turn(remove_past, approval=NAME),
+    "removal of a turn's past requests": on_turn(remove_past_of, stream="turn/main/s/t77"),
+    "unindexed requests": on_turn(list_due, limit=SOME),
     "old turns by question": on_turn(old_turns.old_turns, table=QUESTIONS, before=4 * AGO, after=None),
     "old turns by ticket": on_turn(old_turns.old_turns, table=TICKETS, before=4 * AGO, after=(AGO, "")),
     "newest turns": on_turn(old_turns.newest_turns, limit=SOME),

@@ -19,6 +19,7 @@ from signoff.contracts.canonical_json import NotCanonical, canonical_json
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import TurnKey, parse_workflow_id
 from signoff.keys.signatures import Signature, Signer, Verifier
+from signoff.store.history.past_requests import remove_past_of
 from signoff.store.store import Store
 from signoff.store.tables import AUDIT_HEADS, AUDIT_RECORDS, millis_from_time
 
@@ -103,6 +104,7 @@ def _retire(connection: Connection, *, stream: str, signer: Signer, before: date
     placed = place_record(record_from_entry(entry), seq + 1, last, now)
     connection.execute(insert(AUDIT_RECORDS), placed.model_dump())
     move_head(connection, stream, placed.seq, placed.hash)
+    remove_past_of(connection, stream)
     return removed
 
 

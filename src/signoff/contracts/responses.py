@@ -6,7 +6,7 @@ Rows of lists come from visibility and the store, without a workflow.
 from datetime import datetime
 from typing import Any, Literal
 
-from signoff.contracts.approval import Card, CardRow, Terms
+from signoff.contracts.approval import ApprovalState, Card, CardRow, Terms
 from signoff.contracts.call import CallState
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.grant import Freeze, Grant
@@ -53,6 +53,57 @@ class WaitingCard(FrozenModel):
     tenant: str = ""
     session: str = ""
     turn: str = ""
+
+
+class PastRequest(FrozenModel):
+    """One request that is over, as its card showed it, with masked secrets."""
+
+    id: str
+    """The approval id."""
+    code: str
+    """The short code."""
+    revision: int = 1
+    """The last revision."""
+    kind: Literal["approval", "in_doubt"] = "approval"
+    """As in `ApprovalRequest`."""
+    tool: str
+    tool_title: str = ""
+    actor: str = ""
+    """The actor of the call."""
+    effect: str
+    """The sentence that describes the effect."""
+    rows: tuple[CardRow, ...] = ()
+    """The arguments on its card."""
+    requester: str
+    """The requester's id."""
+    state: ApprovalState
+    """How it ended."""
+    decided_by: str = ""
+    """The id of the person with the deciding answer, or ""."""
+    decided_name: str = ""
+    """The names of all deciding people, separated by commas."""
+    answered_by: tuple[str, ...] = ()
+    """Ids of the people with counted answers."""
+    over_at: datetime
+    """When it was decided or ended, in UTC."""
+    opened_at: datetime | None = None
+    """When it was asked, in UTC."""
+    channel: str = ""
+    """The channel of the deciding answer."""
+    reason: str = ""
+    """The given reason."""
+
+
+class PastRequestList(FrozenModel):
+    """A page of requests that are over, newest first."""
+
+    decisions: tuple[PastRequest, ...]
+    count: int
+    """The number of all requests that match."""
+    more: bool = False
+    """True if there are more than `count`, which stops there."""
+    next: str = ""
+    """Names the next page, as `after`. "" on the last page."""
 
 
 class TurnRow(FrozenModel):

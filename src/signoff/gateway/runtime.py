@@ -20,6 +20,7 @@ from signoff.gateway.auth.oidc import check_secret
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.events.event_sender import send_events
 from signoff.gateway.events.event_task import keep_events, record_progress
+from signoff.gateway.history.request_indexer import keep_history
 from signoff.gateway.vendors.channel_tasks import run_channels
 from signoff.keys.key_files import ensure_development_keys, read_private
 from signoff.keys.signatures import Signer
@@ -47,6 +48,7 @@ async def gateway_tasks(deps: GatewayDeps, people: Directory) -> AsyncIterator[I
         keep_checkpoints(deps.store, deps.signer),
         keep_events(deps.events, EventDeliveries(deps.store), deps.settings.event_days),
         record_progress(deps),
+        keep_history(deps),
         send_events(deps),
         follow_people(deps.store, people, "gateway", clock=deps.clock),
         run_channels(deps, await _channels(deps), deps.catalog.channels.routing) as receiver,

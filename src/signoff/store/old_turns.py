@@ -13,6 +13,7 @@ from signoff.approvals.digest import question_hash
 from signoff.contracts.ids import SessionKey, TurnKey, parse_workflow_id
 from signoff.contracts.usage import LONGEST
 from signoff.store.claim_conditions import hold_call, try_hold_blob
+from signoff.store.history.past_requests import remove_past_of
 from signoff.store.questions.approval_rows import lock_approval, question_from_row
 from signoff.store.tables import (
     ANSWERS,
@@ -27,6 +28,7 @@ from signoff.store.tables import (
     RAW_ANSWERS,
     RAW_RECEIPTS,
     TICKETS,
+    UNINDEXED_REQUESTS,
     USES,
     StoreClock,
 )
@@ -150,6 +152,8 @@ def remove_turn(connection: Connection, turn: TurnKey, before: int) -> RemovedRo
     for table in (RAW_ANSWERS, RAW_RECEIPTS, QUESTION_READERS):
         _delete(connection, table, table.c.approval.in_(approvals))
     _delete(connection, QUESTIONS, QUESTIONS.c.approval.in_(approvals))
+    _delete(connection, UNINDEXED_REQUESTS, UNINDEXED_REQUESTS.c.approval.in_(approvals))
+    remove_past_of(connection, turn.workflow_id)
     uses = _delete(connection, USES, USES.c.key.in_(keys) & or_(_UNCOUNTED, USES.c.returned_at.is_not(None)))
     tickets = _delete(connection, TICKETS, TICKETS.c.key.in_(keys))
     return RemovedRows(len(questions), answers, cards, tickets, uses)

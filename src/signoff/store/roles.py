@@ -37,6 +37,7 @@ from signoff.store.tables import (
     METADATA,
     OPENED_VALUES,
     OWN_MESSAGES,
+    PAST_REQUESTS,
     PEOPLE,
     PROBES,
     QUESTION_READERS,
@@ -50,6 +51,7 @@ from signoff.store.tables import (
     SUBSCRIPTIONS,
     TICKETS,
     TOKENS,
+    UNINDEXED_REQUESTS,
     USES,
 )
 
@@ -153,6 +155,9 @@ _WORKER: Final = {
     OWN_MESSAGES: NOTHING,
     # Otherwise a worker could claim that a person has opened values that they have not.
     OPENED_VALUES: NOTHING,
+    # A worker could hide decisions from people, or show others to them. A trigger names changed requests.
+    PAST_REQUESTS: NOTHING,
+    UNINDEXED_REQUESTS: NOTHING,
     # The chain of checkpoints belongs to the gateway: if its head were moved, the next checkpoint would name a missing
     # one. A worker also must not claim that checkpoints cover its records or that events were made of them.
     AUDIT_HEADS: Rights(
@@ -209,6 +214,8 @@ _GATEWAY: Final = {
     OWN_MESSAGES: Rights(select=True, insert=True, update=_not_key(OWN_MESSAGES), delete=True),
     FOOTERS: Rights(select=True, insert=True, update=_only(FOOTERS, "known_at"), delete=True),
     OPENED_VALUES: Rights(select=True, insert=True, delete=True),
+    PAST_REQUESTS: Rights(select=True, insert=True, delete=True),
+    UNINDEXED_REQUESTS: Rights(select=True, update=_only(UNINDEXED_REQUESTS, "due_at"), delete=True),
     AUDIT_HEADS: Rights(select=True, insert=True, update=_not_key(AUDIT_HEADS)),
     # Old turns are removed whole, under a record signed by the gateway's key (`signoff audit retire`).
     AUDIT_RECORDS: Rights(select=True, insert=True, delete=True),

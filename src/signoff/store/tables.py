@@ -19,6 +19,7 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import FunctionElement
 
@@ -47,6 +48,12 @@ RETRIED: Final = text("state = 'planned' AND attempts > 0")
 """Matches unsent cards that were tried."""
 
 
+# `julianday` is a double, which may be just below a whole millisecond. CAST alone would drop that millisecond.
+_SQLITE_CLOCK: Final = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
+# Do not use `now()`, the start of the transaction, which may have waited for a lock since.
+_POSTGRESQL_CLOCK: Final = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
+
+
 class StoreClock(FunctionElement[int]):
     """The SQL function for the database's present time, in milliseconds since 1970 in UTC."""
 
@@ -56,14 +63,12 @@ class StoreClock(FunctionElement[int]):
 
 @compiles(StoreClock, "sqlite")
 def _sqlite_clock(element: StoreClock, compiler: Any, **options: Any) -> str:
-    # `julianday` is a double, which may be just below a whole millisecond. CAST alone would drop that millisecond.
-    return "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
+    return _SQLITE_CLOCK
 
 
 @compiles(StoreClock, "postgresql")
 def _postgresql_clock(element: StoreClock, compiler: Any, **options: Any) -> str:
-    # Do not use `now()`, the start of the transaction, which may have waited for a lock since.
-    return "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
+    return _POSTGRESQL_CLOCK
 
 
 NOW: Final = select(StoreClock()).scalar_subquery()
@@ -191,12 +196,69 @@ the question's. A trigger of the store repeats `ended_at`, or else `settled_at`,
 these rows.
 """
 
+PAST_REQUESTS: Final = Table(
+    "past_requests",
+    METADATA,
+    # The milliseconds of its end and a slot, so that one column is the order, the key and the date.
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("approval", String(200), nullable=False),
+    Column("tenant", String(64), nullable=False),
+    Column("stream", String(200), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("readers", Text, nullable=False),
+    Column("words", Text().with_variant(TSVECTOR, "postgresql"), nullable=False),
+    Index("past_requests_approvals", "approval", unique=True),
+    Index("past_requests_streams", "stream"),
+    # Its own list of new rows would be read from beginning to end by every search.
+    Index("past_requests_words", "words", postgresql_using="gin", postgresql_with={"fastupdate": "off"}).ddl_if(
+        dialect="postgresql"
+    ),
+)
+"""Requests that are over, as their readers see them, for searches.
+
+`body` is a `PastRequest` as JSON, `readers` its audience. `words` are the words of the masked card, and marks of
+readers, tool, people and so on. SQLite indexes them in the table `past_words`, kept by triggers.
+"""
+
+UNINDEXED_REQUESTS: Final = Table(
+    "unindexed_requests",
+    METADATA,
+    Column("approval", String(200), primary_key=True),
+    Column("due_at", BigInteger, nullable=False),
+    Index("unindexed_requests_due", "due_at", "approval"),
+)
+"""Requests whose row in `past_requests` is missing or old. Triggers of `questions` add them.
+
+`due_at` is the time of the change, or the deadline of a first question.
+"""
+
 TRIGGERS: Final[Mapping[str, tuple[str, ...]]] = {
     "sqlite": (
-        """
+        f"""
         CREATE TRIGGER questions_over AFTER UPDATE OF ended_at, settled_at ON questions BEGIN
             UPDATE question_readers SET over_at = coalesce(NEW.ended_at, NEW.settled_at)
             WHERE approval = NEW.approval AND revision = NEW.revision;
+            INSERT INTO unindexed_requests (approval, due_at) VALUES (NEW.approval, {_SQLITE_CLOCK})
+            ON CONFLICT (approval) DO UPDATE SET due_at = excluded.due_at;
+        END
+        """,
+        f"""
+        CREATE TRIGGER questions_asked AFTER INSERT ON questions BEGIN
+            INSERT INTO unindexed_requests (approval, due_at)
+            VALUES (NEW.approval, CASE WHEN NEW.revision = 1 THEN NEW.last_at ELSE {_SQLITE_CLOCK} END)
+            ON CONFLICT (approval) DO UPDATE SET due_at = excluded.due_at;
+        END
+        """,
+        "CREATE VIRTUAL TABLE past_words USING fts5"
+        "(words, content='past_requests', content_rowid='number', tokenize='ascii', detail='none')",
+        """
+        CREATE TRIGGER past_requests_added AFTER INSERT ON past_requests BEGIN
+            INSERT INTO past_words (rowid, words) VALUES (NEW.number, NEW.words);
+        END
+        """,
+        """
+        CREATE TRIGGER past_requests_removed AFTER DELETE ON past_requests BEGIN
+            INSERT INTO past_words (past_words, rowid, words) VALUES ('delete', OLD.number, OLD.words);
         END
         """,
     ),
@@ -217,9 +279,30 @@ TRIGGERS: Final[Mapping[str, tuple[str, ...]]] = {
         CREATE TRIGGER questions_over AFTER UPDATE OF ended_at, settled_at ON questions
         FOR EACH ROW EXECUTE FUNCTION signoff_mark_readers()
         """,
+        f"""
+        CREATE FUNCTION signoff_index_later() RETURNS trigger
+        LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
+        DECLARE
+            due bigint := {_POSTGRESQL_CLOCK};
+        BEGIN
+            IF TG_OP = 'INSERT' AND NEW.revision = 1 THEN
+                due := NEW.last_at;
+            END IF;
+            EXECUTE format(
+                'INSERT INTO %I.unindexed_requests (approval, due_at) VALUES ($1, $2) '
+                'ON CONFLICT (approval) DO UPDATE SET due_at = excluded.due_at', TG_TABLE_SCHEMA
+            ) USING NEW.approval, due;
+            RETURN NULL;
+        END
+        $body$
+        """,
+        """
+        CREATE TRIGGER questions_indexed AFTER INSERT OR UPDATE OF ended_at, settled_at ON questions
+        FOR EACH ROW EXECUTE FUNCTION signoff_index_later()
+        """,
     ),
 }
-"""By dialect, the statements that create the triggers."""
+"""By dialect, the statements that create the triggers, and the full-text index of SQLite."""
 
 ANSWERS: Final = Table(
     "answers",

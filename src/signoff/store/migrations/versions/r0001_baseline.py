@@ -2,6 +2,7 @@
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects.postgresql import TSVECTOR
 
 revision = "r0001"
 down_revision = None
@@ -11,12 +12,35 @@ _TO_SEND = (
     "ended_at IS NULL AND (state = 'planned' OR (state IN ('sent', 'delivered', 'read') AND remind_at IS NOT NULL))"
 )
 _TO_CLOSE = "ended_at IS NOT NULL AND state IN ('planned', 'sent', 'delivered', 'read')"
+_SQLITE_CLOCK = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
+_POSTGRESQL_CLOCK = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
 _TRIGGERS = {
     "sqlite": (
-        """
+        f"""
         CREATE TRIGGER questions_over AFTER UPDATE OF ended_at, settled_at ON questions BEGIN
             UPDATE question_readers SET over_at = coalesce(NEW.ended_at, NEW.settled_at)
             WHERE approval = NEW.approval AND revision = NEW.revision;
+            INSERT INTO unindexed_requests (approval, due_at) VALUES (NEW.approval, {_SQLITE_CLOCK})
+            ON CONFLICT (approval) DO UPDATE SET due_at = excluded.due_at;
+        END
+        """,
+        f"""
+        CREATE TRIGGER questions_asked AFTER INSERT ON questions BEGIN
+            INSERT INTO unindexed_requests (approval, due_at)
+            VALUES (NEW.approval, CASE WHEN NEW.revision = 1 THEN NEW.last_at ELSE {_SQLITE_CLOCK} END)
+            ON CONFLICT (approval) DO UPDATE SET due_at = excluded.due_at;
+        END
+        """,
+        "CREATE VIRTUAL TABLE past_words USING fts5"
+        "(words, content='past_requests', content_rowid='number', tokenize='ascii', detail='none')",
+        """
+        CREATE TRIGGER past_requests_added AFTER INSERT ON past_requests BEGIN
+            INSERT INTO past_words (rowid, words) VALUES (NEW.number, NEW.words);
+        END
+        """,
+        """
+        CREATE TRIGGER past_requests_removed AFTER DELETE ON past_requests BEGIN
+            INSERT INTO past_words (past_words, rowid, words) VALUES ('delete', OLD.number, OLD.words);
         END
         """,
     ),
@@ -35,6 +59,27 @@ _TRIGGERS = {
         """
         CREATE TRIGGER questions_over AFTER UPDATE OF ended_at, settled_at ON questions
         FOR EACH ROW EXECUTE FUNCTION signoff_mark_readers()
+        """,
+        f"""
+        CREATE FUNCTION signoff_index_later() RETURNS trigger
+        LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
+        DECLARE
+            due bigint := {_POSTGRESQL_CLOCK};
+        BEGIN
+            IF TG_OP = 'INSERT' AND NEW.revision = 1 THEN
+                due := NEW.last_at;
+            END IF;
+            EXECUTE format(
+                'INSERT INTO %I.unindexed_requests (approval, due_at) VALUES ($1, $2) '
+                'ON CONFLICT (approval) DO UPDATE SET due_at = excluded.due_at', TG_TABLE_SCHEMA
+            ) USING NEW.approval, due;
+            RETURN NULL;
+        END
+        $body$
+        """,
+        """
+        CREATE TRIGGER questions_indexed AFTER INSERT OR UPDATE OF ended_at, settled_at ON questions
+        FOR EACH ROW EXECUTE FUNCTION signoff_index_later()
         """,
     ),
 }
@@ -479,6 +524,35 @@ def upgrade() -> None:
         sqlite_where=sa.text("over_at IS NULL"),
         postgresql_where=sa.text("over_at IS NULL"),
     )
+    op.create_table(
+        "past_requests",
+        sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("approval", sa.String(length=200), nullable=False),
+        sa.Column("tenant", sa.String(length=64), nullable=False),
+        sa.Column("stream", sa.String(length=200), nullable=False),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.Column("readers", sa.Text(), nullable=False),
+        sa.Column("words", sa.Text().with_variant(TSVECTOR(), "postgresql"), nullable=False),
+        sa.PrimaryKeyConstraint("number"),
+    )
+    op.create_index("past_requests_approvals", "past_requests", ["approval"], unique=True)
+    op.create_index("past_requests_streams", "past_requests", ["stream"], unique=False)
+    if op.get_bind().dialect.name == "postgresql":
+        op.create_index(
+            "past_requests_words",
+            "past_requests",
+            ["words"],
+            unique=False,
+            postgresql_using="gin",
+            postgresql_with={"fastupdate": "off"},
+        )
+    op.create_table(
+        "unindexed_requests",
+        sa.Column("approval", sa.String(length=200), nullable=False),
+        sa.Column("due_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("approval"),
+    )
+    op.create_index("unindexed_requests_due", "unindexed_requests", ["due_at", "approval"], unique=False)
     for statement in _TRIGGERS[op.get_bind().dialect.name]:
         op.get_bind().exec_driver_sql(statement)
     op.create_table(

@@ -1,0 +1,162 @@
+"""Copies requests that are over into the history, for searches.
+
+Each gateway does all of it: a row that two of them write is the same.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+from sqlalchemy import Connection
+
+from signoff.approvals.deadlines import last_moment
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.errors import NotFound, StoreUnavailable, Unavailable
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.responses import PastRequest
+from signoff.formats.replace import replace
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.read_access import of_request
+from signoff.store.history.past_requests import DueRequest, PastRow, list_due, put_past, remove_past, settle_due
+from signoff.store.history.search_words import mark, marks, words_of
+from signoff.store.questions.approval_rows import ApprovalRows
+from signoff.store.questions.questions import Questions
+from signoff.store.request_reader import LoadedRequest
+
+LOOK_SECONDS: Final = 1.0
+PIECE: Final = 100
+"""Requests in one step."""
+RETRIED: Final = timedelta(minutes=10)
+"""Pause before another look at a request that cannot be read."""
+_log = logging.getLogger(__name__)
+
+
+class RequestIndexer:
+    """Keeps the history. All methods raise `StoreUnavailable`."""
+
+    def __init__(self, deps: GatewayDeps) -> None:
+        self._deps = deps
+        self._rows = Questions(deps.store)
+
+    async def run(self) -> None:
+        while True:
+            try:
+                number = await self.step()
+            except Unavailable as error:
+                _log.warning("the history cannot be kept now: %s", error.message)
+                number = 0
+            if number < PIECE:
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def step(self) -> int:
+        """Return the number of requests looked at."""
+        due = await self._deps.store.read(partial(list_due, limit=PIECE))
+        for each in due:
+            try:
+                await self._rows.run_locked(each.approval, partial(_keep, each, await self._load(each.approval)))
+            except StoreUnavailable as error:
+                # A row that cannot be read must not stop the others. If the store is away, this fails as well.
+                again = self._deps.clock() + RETRIED
+                await self._deps.store.run(partial(settle_due, due=each, again=again))
+                _log.warning("the request %r is not in the history: %s", each.approval, error.message)
+        return len(due)
+
+    async def _load(self, approval: str) -> LoadedRequest | None:
+        """Return `None` for a request that is gone or not proved: nobody may read it."""
+        try:
+            return await self._deps.requests.load(approval)
+        except NotFound:
+            return None
+
+
+@asynccontextmanager
+async def keep_history(deps: GatewayDeps) -> AsyncIterator[None]:
+    """Keep the history until the block ends. An outage of the store never ends the block."""
+    keeping = asyncio.create_task(RequestIndexer(deps).run())
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await keeping
+
+
+def past_row(request: ApprovalRequest) -> PastRow:
+    """`request` has its card. Only text of the card becomes words, so that no search finds a secret."""
+    over_at = request.decided_at or request.expires_at or request.opened_at
+    if over_at is None:
+        raise ValueError(f"{request.id} has no time")
+    card, about, turn = request.card, of_request(request), TurnKey(request.tenant, request.session, request.turn)
+    answered_by = tuple(dict.fromkeys(vote.subject for vote in request.votes))
+    body = PastRequest(
+        id=request.id,
+        code=request.code,
+        revision=request.revision,
+        kind=request.kind,
+        tool=request.tool,
+        tool_title=card.tool_title,
+        actor=request.actor,
+        effect=card.effect,
+        rows=card.rows,
+        requester=request.requester.user,
+        state=request.state,
+        decided_by=request.decided_by,
+        decided_name=request.decided_name,
+        answered_by=answered_by,
+        over_at=over_at,
+        opened_at=request.opened_at,
+        channel=request.decided_channel,
+        reason=request.reason,
+    )
+    shown = (card.effect, card.agent_says, card.tool_title, request.tool, request.code)
+    values = (text for row in card.rows for text in (row.label, row.value))
+    return PastRow(
+        approval=request.id,
+        tenant=request.tenant,
+        stream=turn.workflow_id,
+        over_at=over_at,
+        body=body.model_dump_json(),
+        readers=json.dumps({"askers": sorted(about.askers), "asked": sorted(about.asked)}),
+        words=(*words_of(" ".join((*shown, *values))), *_marks(body, request)),
+    )
+
+
+def _marks(past: PastRequest, request: ApprovalRequest) -> list[str]:
+    about, tenant = of_request(request), request.tenant
+    people = {past.requester, past.decided_by, *past.answered_by} - {""}
+    given = {mark(tenant, "answer", vote.subject, vote.verdict) for vote in request.votes}
+    given |= {mark(tenant, "answer", vote.subject) for vote in request.votes}
+    one = {
+        mark(tenant, "tenant"),
+        mark(tenant, "tool", past.tool),
+        mark(tenant, "actor", past.actor),
+        mark(tenant, "state", past.state),
+        mark(tenant, "channel", past.channel),
+    }
+    readers = marks(tenant, "reader", about.asked) | marks(tenant, "asker", about.askers)
+    return sorted(one | given | readers | marks(tenant, "person", people))
+
+
+def _keep(due: DueRequest, loaded: LoadedRequest | None, connection: Connection, rows: ApprovalRows | None) -> None:
+    if rows is None or loaded is None:
+        remove_past(connection, due.approval)
+        settle_due(connection, due, None)
+        return
+    if rows.latest.revision != loaded.request.revision:
+        # It is due again, since it was asked again after it was drawn.
+        return
+    request = replace(rows.request(rows.latest), card=loaded.request.card)
+    if rows.undo_seconds:
+        settle_due(connection, due, rows.now + timedelta(seconds=rows.undo_seconds))
+    elif request.state == "pending":
+        remove_past(connection, due.approval)
+        settle_due(connection, due, last_moment(request))
+    else:
+        put_past(connection, past_row(request))
+        settle_due(connection, due, None)

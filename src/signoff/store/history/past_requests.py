@@ -1,0 +1,181 @@
+"""Stores the requests that are over, and finds them by readers, properties and words.
+
+Only the gateway uses these tables. A row is a copy of shown facts: it gives no permission, and nothing runs by it.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+from sqlalchemy import Connection, Select, bindparam, cast, delete, func, insert, literal_column, select, text, update
+from sqlalchemy.dialects.postgresql import TSQUERY
+from sqlalchemy.exc import IntegrityError
+
+from signoff.store.tables import NOW, PAST_REQUESTS, UNINDEXED_REQUESTS, millis_from_time
+
+COUNTED: Final = 10_000
+"""The largest count. Counting on would read every row of a frequent word."""
+SLOTS: Final = 4_096
+"""Requests that may end in the same millisecond."""
+_PAST: Final = PAST_REQUESTS.c
+_LATER: Final = UNINDEXED_REQUESTS.c
+# The full-text index of SQLite has the numbers of the rows.
+_PLACE: Final = literal_column("past_words.rowid", _PAST.number.type)
+_ROWS: Final = (_PAST.number, _PAST.body, _PAST.readers)
+
+
+class DueRequest(NamedTuple):
+    """A request that the index lacks, or has in an earlier state."""
+
+    approval: str
+    due_at: int
+    """When it was due, in ms. Differs after each change of the request."""
+
+
+@dataclass(frozen=True)
+class PastRow:
+    """A request that is over, as stored."""
+
+    approval: str
+    tenant: str
+    stream: str
+    """The audit stream of its turn."""
+    over_at: datetime
+    """When it was decided or ended, in UTC."""
+    body: str
+    """JSON of the reader's part."""
+    readers: str
+    """JSON of its audience."""
+    words: tuple[str, ...]
+    """The words of its text, and its marks."""
+
+
+@dataclass(frozen=True)
+class PastSearch:
+    """The wanted rows: each of `groups` is met by at least one of its words."""
+
+    groups: tuple[Collection[str], ...]
+    since: datetime | None = None
+    until: datetime | None = None
+    """Exclusive."""
+
+    @property
+    def never(self) -> bool:
+        """True if no row can match: an empty group is met by no word."""
+        return not all(self.groups)
+
+
+class FoundRow(NamedTuple):
+    """One row of a page."""
+
+    number: int
+    """Its place: a later end has a larger number."""
+    body: str
+    readers: str
+
+
+class PastPage(NamedTuple):
+    """A page, newest first, and the count of all rows that match, at most `COUNTED`."""
+
+    rows: Sequence[FoundRow]
+    count: int
+
+
+def search_past(connection: Connection, wanted: PastSearch, before: int | None, limit: int) -> PastPage:
+    """`before` is the number of the last row of the previous page."""
+    if wanted.never:
+        return PastPage((), 0)
+    count = _count(connection, wanted)
+    query = _select(connection, wanted, *_ROWS)
+    place = _place_of(connection)
+    if before is not None:
+        query = query.where(place < before)
+    if connection.dialect.name == "postgresql" and count < COUNTED:
+        # Few rows: read them by their words. The order of numbers could lead through every row of the table.
+        few = query.cte("few").prefix_with("MATERIALIZED", dialect="postgresql")
+        query, place = select(few), few.c.number
+    found = connection.execute(query.order_by(place.desc()).limit(limit)).all()
+    return PastPage([FoundRow(*row) for row in found], count)
+
+
+def put_past(connection: Connection, row: PastRow) -> None:
+    """Replace the request's row. Call only in `Questions.run_locked`."""
+    remove_past(connection, row.approval)
+    words: Any = " ".join(row.words)
+    if connection.dialect.name == "postgresql":
+        words = func.array_to_tsvector(func.string_to_array(words, " "))
+    first = crc32(row.approval.encode())
+    for step in range(SLOTS):
+        number = millis_from_time(row.over_at) * SLOTS + (first + step) % SLOTS
+        values = {name: getattr(row, name) for name in ("approval", "tenant", "stream", "body", "readers")}
+        try:
+            with connection.begin_nested():
+                connection.execute(insert(PAST_REQUESTS).values(number=number, words=words, **values))
+            return
+        except IntegrityError:
+            # Another request ended in the same millisecond and has this number.
+            continue
+    raise OverflowError(f"more than {SLOTS} requests ended in one millisecond")
+
+
+def remove_past(connection: Connection, approval: str) -> None:
+    connection.execute(delete(PAST_REQUESTS).where(_PAST.approval == approval))
+
+
+def remove_past_of(connection: Connection, stream: str) -> None:
+    """Remove the requests of a turn, together with its record."""
+    connection.execute(delete(PAST_REQUESTS).where(_PAST.stream == stream))
+
+
+def list_due(connection: Connection, limit: int) -> list[DueRequest]:
+    """Return the requests to index now, longest due first."""
+    query = select(_LATER.approval, _LATER.due_at).where(_LATER.due_at <= NOW).order_by(_LATER.due_at, _LATER.approval)
+    return [DueRequest(*row) for row in connection.execute(query.limit(limit))]
+
+
+def settle_due(connection: Connection, due: DueRequest, again: datetime | None) -> None:
+    """Remove a due request, or move it to `again`, unless it has changed since."""
+    same = (_LATER.approval == due.approval, _LATER.due_at == due.due_at)
+    if again is None:
+        connection.execute(delete(UNINDEXED_REQUESTS).where(*same))
+    else:
+        connection.execute(update(UNINDEXED_REQUESTS).where(*same).values(due_at=millis_from_time(again)))
+
+
+def _place_of(connection: Connection) -> Any:
+    return _PLACE if connection.dialect.name == "sqlite" else _PAST.number
+
+
+def _count(connection: Connection, wanted: PastSearch) -> int:
+    some = _select(connection, wanted, _place_of(connection)).limit(COUNTED).subquery()
+    return connection.scalar(select(func.count()).select_from(some)) or 0
+
+
+def _select(connection: Connection, wanted: PastSearch, *columns: Any) -> Select[Any]:
+    query = select(*columns)
+    if connection.dialect.name == "sqlite":
+        named = " AND ".join(f"({' OR '.join(_quoted(group, DOUBLE))})" for group in wanted.groups)
+        words = text("past_words")
+        query = query.select_from(words).where(text("past_words MATCH :named").bindparams(named=named))
+        if any(each is not _PLACE for each in columns):
+            query = query.where(_PAST.number == _PLACE)
+    else:
+        named = " & ".join(f"({' | '.join(_quoted(group, SINGLE))})" for group in wanted.groups)
+        query = query.where(_PAST.words.op("@@")(cast(bindparam("named", named), TSQUERY)))
+    place = _place_of(connection)
+    if wanted.since is not None:
+        query = query.where(place >= millis_from_time(wanted.since) * SLOTS)
+    if wanted.until is not None:
+        query = query.where(place < millis_from_time(wanted.until) * SLOTS)
+    return query
+
+
+SINGLE: Final = "'"
+DOUBLE: Final = '"'
+
+
+def _quoted(group: Collection[str], quote: str) -> list[str]:
+    # Words contain only letters and digits, and marks a sign before them: no quote can end early.
+    return [f"{quote}{each}{quote}" for each in sorted(group)]

@@ -1,0 +1,128 @@
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import pytest
+from sqlalchemy import func, select
+
+from signoff.store.history import past_requests
+from signoff.store.history.past_requests import PastPage, PastRow, PastSearch, put_past, remove_past, search_past
+from signoff.store.history.search_words import MAX_WORDS, mark, words_of
+from signoff.store.store import Store
+from signoff.store.tables import PAST_REQUESTS
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+EVERY = mark("main", "tenant")
+HOSTILE = (
+    '"', "'", '" OR "', "' | 'a", "a* OR b", "NEAR(pay now, 2)", "pay AND NOT now", "^pay", "words:pay", "past_words",
+    "-pay", "(", ")", "\\", "%", "_", ":*", "a & !b", "\0", "--", "/* pay */",
+    "pay;DROP TABLE past_requests", "\u00a7" + "0" * 32,
+    "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16"), "x" * 10_000, "pay " * 2_500,
+)  # fmt: skip
+
+
+def past(number: int, words: str = "pay", *, at: datetime | None = None) -> PastRow:
+    when = AT + timedelta(minutes=number) if at is None else at
+    return PastRow(
+        f"main.s.t{number}.c", "main", f"turn/main/s/t{number}", when, str(number), "", (*words_of(words), EVERY)
+    )
+
+
+async def put(store: Store, *rows: PastRow) -> None:
+    for row in rows:
+        await store.run(partial(put_past, row=row))
+
+
+async def search(
+    store: Store, *groups: str, before: int | None = None, limit: int = 100, **times: datetime
+) -> PastPage:
+    wanted = PastSearch((frozenset((EVERY,)), *(frozenset(each.split("|")) for each in groups)), **times)
+    return await store.read(partial(search_past, wanted=wanted, before=before, limit=limit))
+
+
+async def found(store: Store, *groups: str, **times: datetime) -> list[str]:
+    page = await search(store, *groups, **times)
+    assert page.count == len(page.rows)
+    return [row.body for row in page.rows]
+
+
+def test_words_are_without_case_accents_and_signs() -> None:
+    assert words_of("Zahle 1,250.50 EUR an José_Müller (straße)") == (
+        "zahle", "1", "250", "50", "eur", "an", "jose", "muller", "strasse",
+    )  # fmt: skip
+    assert words_of("支払い42") == ("支", "払", "い", "42")
+    assert words_of("pay PAY Pay") == ("pay",)
+    assert words_of("  §-_' ") == ()
+    assert len(words_of(" ".join(map(str, range(5_000))))) == MAX_WORDS
+
+
+def test_marks_differ_by_tenant_kind_and_value() -> None:
+    made = [
+        mark("a", "tool", "x"),
+        mark("b", "tool", "x"),
+        mark("a", "actor", "x"),
+        mark("a", "tool", "x", ""),
+        mark("a", "tool", "y"),
+    ]
+    assert len(set(made)) == len(made)
+    assert all(words_of(each) != (each,) for each in made)
+
+
+async def test_search_finds_rows_with_a_word_of_each_group_newest_first(store: Store) -> None:
+    await put(store, past(1, "pay ana"), past(3, "pay bo"), past(2, "order ana"))
+    assert await found(store) == ["3", "2", "1"]
+    assert await found(store, "ana") == ["2", "1"]
+    assert await found(store, "ana", "pay") == ["1"]
+    assert await found(store, "bo|order") == ["3", "2"]
+    assert await found(store, "nobody") == []
+    page = await store.read(partial(search_past, wanted=PastSearch((frozenset(),)), before=None, limit=9))
+    assert page == PastPage((), 0)
+
+
+async def test_dates_include_their_beginning_and_exclude_their_end(store: Store) -> None:
+    await put(store, *(past(number) for number in range(5)))
+    minute = timedelta(minutes=1)
+    assert await found(store, since=AT + minute, until=AT + 3 * minute) == ["2", "1"]
+    assert await found(store, since=AT + 4 * minute) == ["4"]
+    assert await found(store, until=AT) == []
+
+
+async def test_pages_neither_repeat_nor_omit_rows_of_one_millisecond(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(past_requests, "crc32", lambda name: 0)
+    await put(store, *(past(number, at=AT) for number in range(7)))
+    seen: list[str] = []
+    before = None
+    while rows := (await search(store, "pay", before=before, limit=3)).rows:
+        seen += [row.body for row in rows]
+        before = rows[-1].number
+    assert sorted(seen) == [str(number) for number in range(7)]
+
+
+async def test_row_is_replaced_and_removed_with_its_words(store: Store) -> None:
+    await put(store, past(1, "pay ana"), past(2, "pay ana"))
+    await put(store, past(1, "pay zoe"))
+    assert await found(store, "ana") == ["2"]
+    assert await found(store, "zoe") == ["1"]
+    await store.run(partial(remove_past, approval="main.s.t1.c"))
+    assert await found(store, "zoe") == []
+    assert await found(store) == ["2"]
+
+
+async def test_count_stops_at_its_limit_and_pages_go_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past_requests, "COUNTED", 3)
+    await put(store, *(past(number) for number in range(5)))
+    page = await search(store, "pay")
+    assert (page.count, [row.body for row in page.rows]) == (3, ["4", "3", "2", "1", "0"])
+
+
+async def test_hostile_search_text_finds_only_its_words(store: Store) -> None:
+    await put(store, past(1, "pay now"), past(2, "zebra"))
+    for hostile in HOSTILE:
+        words = words_of(hostile)
+        expected = ["1"] if words and set(words) <= {"pay", "now"} else []
+        assert (await found(store, *words) if words else []) == expected, hostile
+    for hostile in HOSTILE:
+        await put(store, past(3, hostile))
+        assert await found(store, "zebra") == ["2"]
+    assert await store.read(lambda connection: connection.scalar(select(func.count()).select_from(PAST_REQUESTS))) == 3
