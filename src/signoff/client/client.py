@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
 from urllib.parse import quote
@@ -27,6 +28,7 @@ from signoff.contracts.responses import (
     EditPreview,
     EffectPreview,
     Health,
+    PastRequestList,
     SessionMessageReply,
     SessionRow,
     TurnRow,
@@ -370,6 +372,32 @@ class Client:
     async def grants(self, *, every: bool = False, tenant: str = "") -> list[Grant]:
         """List remembered answers, newest first. `every` includes expired, used up and revoked ones."""
         return await self._transport.list_rows(Grant, "grants", every=every, tenant=tenant)
+
+    async def decisions(
+        self,
+        text: str = "",
+        *,
+        scope: Literal["all", "mine", "team"] = "all",
+        by: str = "",
+        tool: str = "",
+        actor: str = "",
+        person: str = "",
+        state: str = "",
+        channel: str = "",
+        since: datetime | None = None,
+        until: datetime | None = None,
+        after: str = "",
+        limit: int = 50,
+    ) -> PastRequestList:
+        """Search the requests that are over and that you may read, newest first, at most `limit` (up to 500).
+
+        Their cards have each word of `text`. `scope` restricts them to your own answers or your roles' requests.
+        `after` is the `next` of the previous page.
+        """
+        times = {"since": since and since.isoformat(), "until": until and until.isoformat()}
+        named = {"tool": tool, "actor": actor, "person": person, "state": state, "channel": channel}
+        paging = {"as": by, "after": after, "limit": limit}
+        return await self.get(PastRequestList, "/v1/decisions", text=text, scope=scope, **named, **times, **paging)
 
     async def revoke(self, grant: str, *, by: str = "", tenant: str = "") -> Grant:
         """Revoke a remembered answer by its id, and return it.

@@ -32,6 +32,7 @@ from signoff.gateway.api import (
     approvals,
     audit,
     calls,
+    decisions,
     description,
     events,
     freezes,
@@ -67,6 +68,7 @@ from signoff.gateway.pages import grants as grant_pages
 from signoff.gateway.pages import sessions as session_pages
 from signoff.gateway.pages import tools as tool_pages
 from signoff.gateway.pages import turns as turn_pages
+from signoff.gateway.pages.decided import decided
 from signoff.gateway.pages.dependencies import Site
 from signoff.gateway.pages.renderer import STATIC, PageRenderer
 from signoff.gateway.pages.sign_in import to_login
@@ -98,6 +100,7 @@ ROUTERS: Final = (
     calls.router,
     approvals.router,
     previews.router,
+    decisions.router,
     grants.router,
     freezes.router,
     audit.router,
@@ -107,6 +110,7 @@ ROUTERS: Final = (
     description.router,
     vendor_routes.router,
     inbox.router,
+    decided.router,
     edit.router,
     batch.router,
     grant_pages.router,

@@ -116,6 +116,23 @@ async def test_count_stops_at_its_limit_and_pages_go_on(store: Store, monkeypatc
     assert (page.count, [row.body for row in page.rows]) == (3, ["4", "3", "2", "1", "0"])
 
 
+async def test_many_rows_of_many_months_come_newest_first(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past_requests, "COUNTED", 2)
+    days = (0, 1, 30, 31, 59, 60, 200, 365, 366, 367)
+    await put(store, *(past(day, "pay" if day % 2 else "pay even", at=AT + timedelta(days=day)) for day in days))
+    for words in (["pay"], ["even"], []):
+        expected = [str(day) for day in reversed(days) if "even" not in words or day % 2 == 0]
+        seen: list[str] = []
+        before = None
+        while rows := (await search(store, *words, before=before, limit=3)).rows:
+            seen += [row.body for row in rows]
+            before = rows[-1].number
+        assert seen == expected
+        times = {"since": AT + timedelta(days=30), "until": AT + timedelta(days=366)}
+        page = await search(store, *words, **times)
+        assert [row.body for row in page.rows] == [day for day in expected if 30 <= int(day) < 366]
+
+
 async def test_hostile_search_text_finds_only_its_words(store: Store) -> None:
     await put(store, past(1, "pay now"), past(2, "zebra"))
     for hostile in HOSTILE:

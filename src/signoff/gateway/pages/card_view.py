@@ -18,6 +18,7 @@ from signoff.gateway.approvals.value_tables import ValueTable
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.pages.call_view import CallLine
+from signoff.gateway.pages.decided.similar_view import SimilarView
 from signoff.gateway.pages.previews.preview_view import PreviewView
 from signoff.gateway.pages.timeline_view import (
     DeliveryLine,
@@ -123,6 +124,7 @@ class CardPage:
     withdraws: bool
     deliveries: tuple[DeliveryLine, ...]
     undo_seconds: float
+    similar: SimilarView | None
 
 
 def card_page(
@@ -137,6 +139,7 @@ def card_page(
     preview: PreviewView | None = None,
     first: Sequence[str] = (),
     compared: str = "",
+    similar: SimilarView | None = None,
 ) -> CardPage:
     """`args` are the loaded arguments, or `None` if unavailable.
 
@@ -199,6 +202,7 @@ def card_page(
         withdraws=pending and (visitor.person.id == request.requester.user or OPERATOR in visitor.person.roles),
         deliveries=deliveries,
         undo_seconds=undo_seconds,
+        similar=similar,
     )
 
 

@@ -13,8 +13,10 @@ from signoff.gateway.approvals.value_check import unopened_pages
 from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.history.similar import find_similar
 from signoff.gateway.pages.call_view import CallLine
 from signoff.gateway.pages.card_view import CardPage, card_page
+from signoff.gateway.pages.decided.similar_view import SimilarView, similar_view
 from signoff.gateway.pages.previews.preview_view import load_preview
 from signoff.gateway.pages.timeline_view import delivery_lines
 from signoff.gateway.pages.turn_view import call_lines
@@ -49,12 +51,27 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor, base:
     left = await unopened_pages(deps.store, loaded, visitor.person) if request.state == "pending" else 0
     undo = undoable_seconds(loaded.rows, visitor)
     preview = await load_preview(deps, loaded, visitor, f"{base or f'/approvals/{approval}'}/preview")
-    first = loaded.declaration.get("card", {}).get("first", ())
-    compared = rule_values(request, args, deps.catalog, visitor.formatter)
+    similar = await _similar(deps, request, visitor) if request.state == "pending" and not base else None
     page = card_page(
-        request, args, line, visitor, deps.people, deliveries, left, undo, preview, first=first, compared=compared
+        request,
+        args,
+        line,
+        visitor,
+        deps.people,
+        deliveries,
+        left,
+        undo,
+        preview,
+        first=loaded.declaration.get("card", {}).get("first", ()),
+        compared=rule_values(request, args, deps.catalog, visitor.formatter),
+        similar=similar,
     )
     return OpenedRequest(request, args, page)
+
+
+async def _similar(deps: GatewayDeps, request: ApprovalRequest, visitor: Visitor) -> SimilarView | None:
+    found = await find_similar(deps, request, visitor.person)
+    return None if found is None else similar_view(found, request, visitor.formatter)
 
 
 def undoable_seconds(rows: ApprovalRows, visitor: Visitor) -> float:

@@ -5,7 +5,7 @@ Only the gateway uses these tables. A row is a copy of shown facts: it gives no 
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
@@ -13,9 +13,10 @@ from sqlalchemy import Connection, Select, bindparam, cast, delete, func, insert
 from sqlalchemy.dialects.postgresql import TSQUERY
 from sqlalchemy.exc import IntegrityError
 
-from signoff.store.tables import NOW, PAST_REQUESTS, UNINDEXED_REQUESTS, millis_from_time
+from signoff.store.history.search_words import mark
+from signoff.store.tables import NOW, PAST_REQUESTS, UNINDEXED_REQUESTS, millis_from_time, time_from_millis
 
-COUNTED: Final = 10_000
+COUNTED: Final = 1_000
 """The largest count. Counting on would read every row of a frequent word."""
 SLOTS: Final = 4_096
 """Requests that may end in the same millisecond."""
@@ -87,23 +88,63 @@ def search_past(connection: Connection, wanted: PastSearch, before: int | None, 
     """`before` is the number of the last row of the previous page."""
     if wanted.never:
         return PastPage((), 0)
-    count = _count(connection, wanted)
-    query = _select(connection, wanted, *_ROWS)
-    place = _place_of(connection)
+    on_postgresql = connection.dialect.name == "postgresql"
+    if on_postgresql:
+        # Reading the whole table looks cheap for a frequent word, even if all of its rows are old ones.
+        connection.execute(text("SET LOCAL enable_seqscan = off"))
+    count = _count(connection, wanted, COUNTED)
+    find = _find_by_month if on_postgresql and count == COUNTED else _find
+    return PastPage(find(connection, wanted, before, limit), count)
+
+
+def _find(connection: Connection, wanted: PastSearch, before: int | None, limit: int) -> Sequence[FoundRow]:
+    query, place = _select(connection, wanted, *_ROWS), _place_of(connection)
     if before is not None:
         query = query.where(place < before)
-    if connection.dialect.name == "postgresql" and count < COUNTED:
+    if connection.dialect.name == "postgresql":
         # Few rows: read them by their words. The order of numbers could lead through every row of the table.
         few = query.cte("few").prefix_with("MATERIALIZED", dialect="postgresql")
         query, place = select(few), few.c.number
-    found = connection.execute(query.order_by(place.desc()).limit(limit)).all()
-    return PastPage([FoundRow(*row) for row in found], count)
+    return [FoundRow(*row) for row in connection.execute(query.order_by(place.desc()).limit(limit))]
+
+
+def _find_by_month(connection: Connection, wanted: PastSearch, before: int | None, limit: int) -> list[FoundRow]:
+    """The index of PostgreSQL does not know the order of numbers: a search for many rows reads month after month."""
+    found: list[FoundRow] = []
+    newest, oldest = connection.execute(select(func.max(_PAST.number), func.min(_PAST.number))).one()
+    newest = newest if before is None else min(newest, before)
+    end = _month_after(time_from_millis(newest // SLOTS))
+    while len(found) < limit and end > time_from_millis(oldest // SLOTS):
+        start = _month_of(end - timedelta(days=1))
+        part = PastSearch((*wanted.groups, (_month_mark(start),)), wanted.since, wanted.until)
+        count, left = _count(connection, part, COUNTED, before), limit - len(found)
+        if 0 < count < COUNTED:
+            found += _find(connection, part, before, left)
+        elif count:
+            dense = _select(connection, wanted, *_ROWS).where(_PAST.number >= millis_from_time(start) * SLOTS)
+            dense = dense.where(_PAST.number < min(newest + (before is None), millis_from_time(end) * SLOTS))
+            rows = connection.execute(dense.order_by(_PAST.number.desc()).limit(left))
+            found += [FoundRow(*row) for row in rows]
+        end = start
+    return found
+
+
+def _month_of(moment: datetime) -> datetime:
+    return moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
+def _month_after(moment: datetime) -> datetime:
+    return _month_of(_month_of(moment) + timedelta(days=32))
+
+
+def _month_mark(moment: datetime) -> str:
+    return mark("", "month", f"{moment:%Y-%m}")
 
 
 def put_past(connection: Connection, row: PastRow) -> None:
     """Replace the request's row. Call only in `Questions.run_locked`."""
     remove_past(connection, row.approval)
-    words: Any = " ".join(row.words)
+    words: Any = " ".join((*row.words, _month_mark(row.over_at)))
     if connection.dialect.name == "postgresql":
         words = func.array_to_tsvector(func.string_to_array(words, " "))
     first = crc32(row.approval.encode())
@@ -148,9 +189,11 @@ def _place_of(connection: Connection) -> Any:
     return _PLACE if connection.dialect.name == "sqlite" else _PAST.number
 
 
-def _count(connection: Connection, wanted: PastSearch) -> int:
-    some = _select(connection, wanted, _place_of(connection)).limit(COUNTED).subquery()
-    return connection.scalar(select(func.count()).select_from(some)) or 0
+def _count(connection: Connection, wanted: PastSearch, limit: int, before: int | None = None) -> int:
+    place = _place_of(connection)
+    some = _select(connection, wanted, place)
+    some = some if before is None else some.where(place < before)
+    return connection.scalar(select(func.count()).select_from(some.limit(limit).subquery())) or 0
 
 
 def _select(connection: Connection, wanted: PastSearch, *columns: Any) -> Select[Any]:
@@ -163,7 +206,8 @@ def _select(connection: Connection, wanted: PastSearch, *columns: Any) -> Select
             query = query.where(_PAST.number == _PLACE)
     else:
         named = " & ".join(f"({' | '.join(_quoted(group, SINGLE))})" for group in wanted.groups)
-        query = query.where(_PAST.words.op("@@")(cast(bindparam("named", named), TSQUERY)))
+        # As a literal: a plan for any words would read the whole table.
+        query = query.where(_PAST.words.op("@@")(cast(bindparam("named", named, literal_execute=True), TSQUERY)))
     place = _place_of(connection)
     if wanted.since is not None:
         query = query.where(place >= millis_from_time(wanted.since) * SLOTS)

@@ -20,7 +20,9 @@ _MARK_BYTES: Final = 16
 # Chinese and Japanese put no spaces between words: each of these characters counts as a word.
 _ALONE: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 _WORD: Final = re.compile(rf"[{_ALONE}]|[^\W_{_ALONE}]+")
-MarkKind: TypeAlias = Literal["reader", "asker", "tool", "actor", "person", "state", "channel", "answer", "tenant"]
+MarkKind: TypeAlias = Literal[
+    "reader", "asker", "tool", "actor", "person", "state", "channel", "answer", "tenant", "month"
+]
 
 
 def words_of(text: str) -> tuple[str, ...]:
