@@ -116,8 +116,12 @@ async def test_count_stops_at_its_limit_and_pages_go_on(store: Store, monkeypatc
     assert (page.count, [row.body for row in page.rows]) == (3, ["4", "3", "2", "1", "0"])
 
 
-async def test_many_rows_of_many_months_come_newest_first(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("newest", [1, 6, 5_000])
+async def test_many_rows_of_many_months_come_newest_first(
+    store: Store, monkeypatch: pytest.MonkeyPatch, newest: int
+) -> None:
     monkeypatch.setattr(past_requests, "COUNTED", 2)
+    monkeypatch.setattr(past_requests, "NEWEST", newest)
     days = (0, 1, 30, 31, 59, 60, 200, 365, 366, 367)
     await put(store, *(past(day, "pay" if day % 2 else "pay even", at=AT + timedelta(days=day)) for day in days))
     for words in (["pay"], ["even"], []):

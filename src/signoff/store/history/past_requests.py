@@ -18,6 +18,8 @@ from signoff.store.tables import NOW, PAST_REQUESTS, UNINDEXED_REQUESTS, millis_
 
 COUNTED: Final = 1_000
 """The largest count. Counting on would read every row of a frequent word."""
+NEWEST: Final = 5_000
+"""Rows that a search reads before it uses PostgreSQL's index of words."""
 SLOTS: Final = 4_096
 """Requests that may end in the same millisecond."""
 _PAST: Final = PAST_REQUESTS.c
@@ -88,13 +90,25 @@ def search_past(connection: Connection, wanted: PastSearch, before: int | None, 
     """`before` is the number of the last row of the previous page."""
     if wanted.never:
         return PastPage((), 0)
-    on_postgresql = connection.dialect.name == "postgresql"
-    if on_postgresql:
-        # Reading the whole table looks cheap for a frequent word, even if all of its rows are old ones.
-        connection.execute(text("SET LOCAL enable_seqscan = off"))
-    count = _count(connection, wanted, COUNTED)
-    find = _find_by_month if on_postgresql and count == COUNTED else _find
-    return PastPage(find(connection, wanted, before, limit), count)
+    if connection.dialect.name == "sqlite":
+        return PastPage(_find(connection, wanted, before, limit), _count(connection, wanted, COUNTED))
+    # Reading the whole table looks cheap for a frequent word, even if all of its rows are old ones.
+    connection.execute(text("SET LOCAL enable_seqscan = off"))
+    # The index of words reads all places of a frequent word: look for it among the newest rows first.
+    count = len(_find_newest(connection, wanted, None, COUNTED))
+    count = count if count == COUNTED else _count(connection, wanted, COUNTED)
+    if count < COUNTED:
+        return PastPage(_find(connection, wanted, before, limit), count)
+    found = _find_newest(connection, wanted, before, limit)
+    return PastPage(found if len(found) == limit else _find_by_month(connection, wanted, before, limit), count)
+
+
+def _find_newest(connection: Connection, wanted: PastSearch, before: int | None, limit: int) -> Sequence[FoundRow]:
+    """Find rows among the newest alone."""
+    newest = _within(select(PAST_REQUESTS), _PAST.number, wanted, before).order_by(_PAST.number.desc()).limit(NEWEST)
+    rows = newest.subquery().c
+    query = select(rows.number, rows.body, rows.readers).where(_has_words(rows.words, wanted))
+    return [FoundRow(*row) for row in connection.execute(query.order_by(rows.number.desc()).limit(limit))]
 
 
 def _find(connection: Connection, wanted: PastSearch, before: int | None, limit: int) -> Sequence[FoundRow]:
@@ -205,15 +219,22 @@ def _select(connection: Connection, wanted: PastSearch, *columns: Any) -> Select
         if any(each is not _PLACE for each in columns):
             query = query.where(_PAST.number == _PLACE)
     else:
-        named = " & ".join(f"({' | '.join(_quoted(group, SINGLE))})" for group in wanted.groups)
-        # As a literal: a plan for any words would read the whole table.
-        query = query.where(_PAST.words.op("@@")(cast(bindparam("named", named, literal_execute=True), TSQUERY)))
-    place = _place_of(connection)
+        query = query.where(_has_words(_PAST.words, wanted))
+    return _within(query, _place_of(connection), wanted, None)
+
+
+def _has_words(words: Any, wanted: PastSearch) -> Any:
+    named = " & ".join(f"({' | '.join(_quoted(group, SINGLE))})" for group in wanted.groups)
+    # As a literal: a plan for any words would read the whole table.
+    return words.op("@@")(cast(bindparam("named", named, literal_execute=True), TSQUERY))
+
+
+def _within(query: Select[Any], place: Any, wanted: PastSearch, before: int | None) -> Select[Any]:
     if wanted.since is not None:
         query = query.where(place >= millis_from_time(wanted.since) * SLOTS)
     if wanted.until is not None:
         query = query.where(place < millis_from_time(wanted.until) * SLOTS)
-    return query
+    return query if before is None else query.where(place < before)
 
 
 SINGLE: Final = "'"
