@@ -29,7 +29,7 @@ async def test_decided_requests_are_readable_and_searched(window: Open, served: 
     await expect(page.get_by_text("No requests match these filters")).to_be_visible()
     assert await axe_findings(page, size) == []
     approval = await rig.asked("long")
-    await page.goto(f"/approvals/{approval}")
+    page = await window(f"/approvals/{approval}", size=size)
     await expect(page.locator(".similar")).to_contain_text("Different from them")
     await picture(page, f"similar-{size[0]}")
     assert await axe_findings(page, size) == []

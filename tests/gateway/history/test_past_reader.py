@@ -1,10 +1,14 @@
 import json
+from datetime import timedelta
 from functools import partial
 
 import pytest
 from history_rig import SECRET, HistoryRig, history_catalog
 from sqlalchemy import Connection, select, update
 
+from signoff.audit.log import AuditLog
+from signoff.audit.retention import retire
+from signoff.contracts.audit import AuditEntry
 from signoff.contracts.decision import Verdict
 from signoff.contracts.errors import BadRequest
 from signoff.contracts.ids import TurnKey
@@ -208,6 +212,22 @@ async def test_removed_turn_leaves_no_row_of_the_history(rig: HistoryRig) -> Non
     later = 4_000_000_000_000
     removed = await rig.store.run(lambda connection: remove_turn(connection, TurnKey("main", "s", "t1"), later))
     assert removed.questions == 1
+    assert await rig.found("oz") == ["t2"]
+
+
+async def test_retired_record_leaves_no_row_of_the_history(rig: HistoryRig) -> None:
+    async def is_over(turn: TurnKey) -> bool:
+        return turn.turn == "t1"
+
+    await rig.decided({"amount": 20, "to": "Zoe"})
+    await rig.decided({"amount": 20, "to": "Zoe"})
+    await settle(rig)
+    now = rig.deps.clock()
+    for turn in ("t1", "t2"):
+        stream = f"turn/main/s/{turn}"
+        await AuditLog(rig.store).append([AuditEntry(stream=stream, key="k", kind="verdict", at=now, tenant="main")])
+    gone = await retire(rig.store, rig.signer, now + timedelta(days=1), at=now, is_over=is_over)
+    assert [each.turn.turn for each in gone] == ["t1"]
     assert await rig.found("oz") == ["t2"]
 
 
