@@ -27,7 +27,7 @@ COMMANDS: Final = {
     "deny": ("signoff.cli.http.inbox", "Deny a request with a reason."),
     "happened": ("signoff.cli.http.inbox", "Report that a call of unknown outcome happened."),
     "withdraw": ("signoff.cli.http.inbox", "Withdraw a request, so that its call does not run."),
-    "decisions": ("signoff.cli.http.decisions", "Search and export requests that are over."),
+    "decisions": ("signoff.cli.http.decisions", "Search and export past requests."),
     "turns": ("signoff.cli.http.turns", "List turns, newest first."),
     "watch": ("signoff.cli.http.turns", "Watch a turn until it ends."),
     "cancel": ("signoff.cli.http.turns", "Ask a turn to stop."),

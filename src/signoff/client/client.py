@@ -389,7 +389,7 @@ class Client:
         after: str = "",
         limit: int = 50,
     ) -> PastRequestList:
-        """Search the requests that are over and that you may read, newest first, at most `limit` (up to 500).
+        """Search the past requests that you may read, newest first, at most `limit` (up to 500).
 
         Their cards have each word of `text`. `scope` restricts them to your own answers or your roles' requests.
         `after` is the `next` of the previous page.

@@ -56,7 +56,7 @@ class WaitingCard(FrozenModel):
 
 
 class PastRequest(FrozenModel):
-    """One request that is over, as its card showed it, with masked secrets."""
+    """One past request, as its card showed it, with masked secrets."""
 
     id: str
     """The approval id."""
@@ -95,7 +95,7 @@ class PastRequest(FrozenModel):
 
 
 class PastRequestList(FrozenModel):
-    """A page of requests that are over, newest first."""
+    """A page of past requests, newest first."""
 
     decisions: tuple[PastRequest, ...]
     count: int

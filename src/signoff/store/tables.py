@@ -181,7 +181,7 @@ QUESTION_READERS: Final = Table(
     Column("tenant", String(64), nullable=False),
     Column("last_at", BigInteger, nullable=False),
     Column("over_at", BigInteger, nullable=True),
-    # In the order of lists: a page steps over no request that is over.
+    # In the order of lists: a page steps over no past request.
     Index(
         "question_readers_waiting",
         *("tenant", "reader", "last_at", "approval", "revision"),
@@ -214,7 +214,7 @@ PAST_REQUESTS: Final = Table(
         dialect="postgresql"
     ),
 )
-"""Requests that are over, as their readers see them, for searches.
+"""Past requests, as their readers see them, for searches.
 
 `body` is a `PastRequest` as JSON, `readers` its audience. `words` are the words of the masked card, and marks of
 readers, tool, people and so on. SQLite indexes them in the table `past_words`, kept by triggers.

@@ -1,4 +1,4 @@
-"""Writes requests that are over as lines of CSV or JSON."""
+"""Writes past requests as lines of CSV or JSON."""
 
 import csv
 import io

@@ -29,12 +29,12 @@ async def rig(store: Store) -> HistoryRig:
 
 
 async def settle(rig: HistoryRig) -> None:
-    """Index until nothing is due."""
+    """Index all due requests."""
     while await rig.index():
         pass
 
 
-async def test_nobody_finds_or_counts_a_request_that_they_may_not_read(rig: HistoryRig) -> None:
+async def test_request_is_neither_found_nor_counted_without_the_right_to_read_it(rig: HistoryRig) -> None:
     await rig.decided({"amount": 20, "to": "Zoe"}, by="ana")
     await rig.decided({"amount": 30, "to": "Zoe"}, tool="order", by="eve", user="bo")
     await rig.decided({"amount": 40, "to": "Zoe"}, tool="gift", by="eve")
@@ -231,7 +231,7 @@ async def test_retired_record_leaves_no_row_of_the_history(rig: HistoryRig) -> N
     assert await rig.found("oz") == ["t2"]
 
 
-async def test_delegate_reads_what_the_delegator_was_asked_but_not_what_they_asked(store: Store) -> None:
+async def test_delegate_reads_requests_to_the_delegator_but_not_the_delegators_own(store: Store) -> None:
     rig = HistoryRig(store, catalog=history_catalog())
     await rig.decided({"amount": 20, "to": "Zoe"}, by="ana")
     await rig.decided({"amount": 20, "to": "Zoe"}, by="eve", tool="order", user="ana")

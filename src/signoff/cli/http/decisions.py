@@ -1,4 +1,4 @@
-"""`decisions list` and `decisions export`: requests that are over."""
+"""`decisions list` and `decisions export`: past requests."""
 
 import sys
 from collections.abc import AsyncGenerator, Sequence
@@ -23,7 +23,7 @@ from signoff.texts.past_lines import first_line, past_line
 _PIECE: Final = 500
 """Requests read at once for an export."""
 
-app = typer.Typer(help="Search and export requests that are over.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Search and export past requests.", no_args_is_help=True, rich_markup_mode=None)
 
 
 class Scope(StrEnum):
@@ -87,7 +87,7 @@ def list_decisions(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the requests that are over and that you may read, newest first."""
+    """List the past requests that you may read, newest first."""
     search = _search(text, scope, tool, actor, who, state, channel, since, until, person)
 
     async def body(out: Output) -> int:

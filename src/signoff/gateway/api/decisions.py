@@ -1,4 +1,4 @@
-"""The API of requests that are over: search and export."""
+"""The API of past requests: search and export."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Final
@@ -47,7 +47,7 @@ def _filter(
 Filter = Annotated[PastFilter, Depends(_filter)]
 
 
-@router.get("", summary="Search requests that are over, newest first")
+@router.get("", summary="Search past requests, newest first")
 async def list_decisions(
     deps: Deps,
     caller: TokenReader,
@@ -64,7 +64,7 @@ async def list_decisions(
     return await deps.lists.limited(reader, lambda: past.find(chosen, own=own, after=after, limit=limit))
 
 
-@router.get("/export", summary="Export requests that are over", response_class=StreamingResponse)
+@router.get("/export", summary="Export past requests", response_class=StreamingResponse)
 async def export_decisions(
     deps: Deps,
     caller: TokenReader,

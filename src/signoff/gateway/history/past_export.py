@@ -1,4 +1,4 @@
-"""Streams requests that are over as CSV or JSON lines, for the API and the pages."""
+"""Streams past requests as CSV or JSON lines, for the API and the pages."""
 
 from collections.abc import AsyncGenerator
 from typing import Final

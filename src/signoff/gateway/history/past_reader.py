@@ -1,4 +1,4 @@
-"""Finds requests that are over for the people who may read them. Rights are part of each search and each count."""
+"""Finds past requests for the people who may read them. Rights are part of each search and each count."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ from signoff.store.history.past_requests import COUNTED, FoundRow, PastSearch, s
 from signoff.store.history.search_words import mark, marks, words_of
 
 Scope: TypeAlias = Literal["all", "mine", "team"]
-"""All that one may read, one's own answers, or requests to one's roles."""
+"""All readable requests, requests with an own answer, or requests to own roles."""
 TEXT_CHARS: Final = 500
 TEXT_WORDS: Final = 20
 """Words of one search."""
@@ -36,7 +36,7 @@ class PastFilter:
     tool: str = ""
     actor: str = ""
     person: str = ""
-    """The id of its requester, or of somebody who answered it."""
+    """The id of its requester, or of a person with an answer to it."""
     state: str = ""
     channel: str = ""
     since: datetime | None = None

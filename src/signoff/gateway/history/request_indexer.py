@@ -1,4 +1,4 @@
-"""Copies requests that are over into the history, for searches.
+"""Copies past requests into the history, for searches.
 
 Each gateway does all of it: a row that two of them write is the same.
 """
@@ -68,7 +68,7 @@ class RequestIndexer:
         return len(due)
 
     async def _load(self, approval: str) -> LoadedRequest | None:
-        """Return `None` for a request that is gone or not proved: nobody may read it."""
+        """Return `None` for a removed or unproved request."""
         try:
             return await self._deps.requests.load(approval)
         except NotFound:

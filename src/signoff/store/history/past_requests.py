@@ -1,4 +1,4 @@
-"""Stores the requests that are over, and finds them by readers, properties and words.
+"""Stores the past requests, and finds them by readers, properties and words.
 
 Only the gateway uses these tables. A row is a copy of shown facts: it gives no permission, and nothing runs by it.
 """
@@ -39,7 +39,7 @@ class DueRequest(NamedTuple):
 
 @dataclass(frozen=True)
 class PastRow:
-    """A request that is over, as stored."""
+    """A past request, as stored."""
 
     approval: str
     tenant: str

@@ -1,4 +1,4 @@
-"""Serves the page of requests that are over, with its search and export."""
+"""Serves the page of past requests, with its search and export."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -76,7 +76,7 @@ async def show_decided(request: Request, site: CurrentSite, visitor: CurrentVisi
 
 @router.get("/decided/export", dependencies=[PAGE_READ])
 async def export_decided(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Export what the filters match."""
+    """Export the requests that match the filters."""
     query = {name: request.query_params.get(name, "")[:TEXT_CHARS] for name in _FIELDS}
     form = "csv" if request.query_params.get("format") == "csv" else "jsonl"
     return await stream_export(_reader(site, visitor), _chosen(query, visitor), form, own=visitor.person)

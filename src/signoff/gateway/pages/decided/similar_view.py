@@ -1,4 +1,4 @@
-"""Writes the visitor's own similar approvals for a card. What differs comes first."""
+"""Writes the visitor's own similar approvals for a card. Differences come first."""
 
 from dataclasses import dataclass
 from typing import Final
