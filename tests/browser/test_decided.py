@@ -30,7 +30,7 @@ async def test_decided_requests_are_readable_and_searched(window: Open, served: 
     assert await axe_findings(page, size) == []
     approval = await rig.asked("long")
     page = await window(f"/approvals/{approval}", size=size)
-    await expect(page.locator(".similar")).to_contain_text("Different from them")
+    await expect(page.locator(".similar")).to_contain_text("Different from your earlier approvals")
     await picture(page, f"similar-{size[0]}")
     assert await axe_findings(page, size) == []
 
