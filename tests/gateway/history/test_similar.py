@@ -4,6 +4,7 @@ from typing import Any
 from history_rig import PEOPLE, SECRET, HistoryRig
 
 from signoff.contracts.approval import CardRow
+from signoff.formats.replace import replace
 from signoff.gateway.history.similar import compare, find_similar
 from signoff.store.store import Store
 from signoff.texts.past_lines import COLUMNS, first_line, past_line
@@ -74,7 +75,7 @@ async def test_cell_that_a_spreadsheet_would_run_is_quoted(store: Store) -> None
     await rig.index()
     (past,) = (await rig.find("ana")).decisions
     for sign in "=+-@\t\r":
-        line = past_line(past.model_copy(update={"effect": f"{sign}cmd|' /C calc'!A0"}), "csv")
+        line = past_line(replace(past, effect=f"{sign}cmd|' /C calc'!A0"), "csv")
         assert f"'{sign}cmd" in line
     assert first_line("csv").strip().split(",") == list(COLUMNS)
     assert first_line("jsonl") == ""
