@@ -211,7 +211,7 @@ READS: Final[Mapping[str, Callable[[Store], Awaitable[Any]]]] = {
     "search of a rare word": search("every", "w77"),
     "search of a word of none": search("every", "none"),
     "removal of a past request": on_turn(remove_past, approval=NAME),
-    "removal of a turn's past requests": on_turn(remove_past_of, stream="turn/main/s/t77"),
+    "removal of a turn's past requests": on_turn(remove_past_of, turn=TURN),
     "unindexed requests": on_turn(list_due, limit=SOME),
     "old turns by question": on_turn(old_turns.old_turns, table=QUESTIONS, before=4 * AGO, after=None),
     "old turns by ticket": on_turn(old_turns.old_turns, table=TICKETS, before=4 * AGO, after=(AGO, "")),

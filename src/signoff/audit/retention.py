@@ -49,7 +49,7 @@ async def retire(
         # Ask outside of the transaction: another server answers, and the stream would be locked in that time.
         if turn is None or not await is_over(turn):
             continue
-        count = await store.run(partial(_retire, stream=stream, signer=signer, before=before, at=at))
+        count = await store.run(partial(_retire, stream=stream, turn=turn, signer=signer, before=before, at=at))
         if count:
             removed.append(RetiredStream(turn, count))
     return removed
@@ -87,7 +87,9 @@ async def _old(store: Store, before: datetime) -> list[str]:
     return await store.read(lambda connection: list(connection.scalars(query)))
 
 
-def _retire(connection: Connection, *, stream: str, signer: Signer, before: datetime, at: datetime) -> int:
+def _retire(
+    connection: Connection, *, stream: str, turn: TurnKey, signer: Signer, before: datetime, at: datetime
+) -> int:
     """Return the number of removed records, or 0 if the stream was extended since."""
     seq, last, now = lock_head(connection, stream)
     in_stream = AUDIT_RECORDS.c.stream == stream
@@ -104,7 +106,7 @@ def _retire(connection: Connection, *, stream: str, signer: Signer, before: date
     placed = place_record(record_from_entry(entry), seq + 1, last, now)
     connection.execute(insert(AUDIT_RECORDS), placed.model_dump())
     move_head(connection, stream, placed.seq, placed.hash)
-    remove_past_of(connection, stream)
+    remove_past_of(connection, turn)
     return removed
 
 

@@ -28,7 +28,6 @@ from signoff.store.tables import (
     RAW_ANSWERS,
     RAW_RECEIPTS,
     TICKETS,
-    UNINDEXED_REQUESTS,
     USES,
     StoreClock,
 )
@@ -151,9 +150,8 @@ def remove_turn(connection: Connection, turn: TurnKey, before: int) -> RemovedRo
     answers = _delete(connection, ANSWERS, ANSWERS.c.approval.in_(approvals))
     for table in (RAW_ANSWERS, RAW_RECEIPTS, QUESTION_READERS):
         _delete(connection, table, table.c.approval.in_(approvals))
+    remove_past_of(connection, turn)
     _delete(connection, QUESTIONS, QUESTIONS.c.approval.in_(approvals))
-    _delete(connection, UNINDEXED_REQUESTS, UNINDEXED_REQUESTS.c.approval.in_(approvals))
-    remove_past_of(connection, turn.workflow_id)
     uses = _delete(connection, USES, USES.c.key.in_(keys) & or_(_UNCOUNTED, USES.c.returned_at.is_not(None)))
     tickets = _delete(connection, TICKETS, TICKETS.c.key.in_(keys))
     return RemovedRows(len(questions), answers, cards, tickets, uses)

@@ -13,7 +13,7 @@ COLUMNS: Final = (
     *("decided_by", "decided_name", "channel", "reason", "opened_at"),
 )
 # A spreadsheet runs a cell that begins with one of these.
-_FORMULA_SIGNS: Final = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_SIGNS: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def first_line(form: ExportForm) -> str:
@@ -29,5 +29,7 @@ def past_line(request: PastRequest, form: ExportForm) -> str:
 
 def _csv_line(cells: Sequence[Any]) -> str:
     line = io.StringIO()
-    csv.writer(line).writerow([f"'{each}" if str(each).startswith(_FORMULA_SIGNS) else each for each in cells])
+    # Quotes keep a cell whole where a spreadsheet divides lines at semicolons.
+    writer = csv.writer(line, quoting=csv.QUOTE_ALL)
+    writer.writerow([f"'{each}" if str(each).startswith(_FORMULA_SIGNS) else each for each in cells])
     return line.getvalue()

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 from datetime import timedelta
 from functools import partial
@@ -12,11 +13,13 @@ from signoff.contracts.audit import AuditEntry
 from signoff.contracts.decision import Verdict
 from signoff.contracts.errors import BadRequest
 from signoff.contracts.ids import TurnKey
+from signoff.formats.replace import replace
 from signoff.gateway.history.past_reader import TEXT_WORDS, PastFilter
 from signoff.gateway.history.request_indexer import RequestIndexer
 from signoff.store.old_turns import remove_turn
 from signoff.store.questions.answers import Answers
 from signoff.store.questions.questions import Questions
+from signoff.store.request_reader import LoadedRequest
 from signoff.store.store import Store
 from signoff.store.tables import PAST_REQUESTS, QUESTIONS, UNINDEXED_REQUESTS
 
@@ -179,17 +182,21 @@ async def test_unproved_request_is_not_indexed_and_does_not_block_others(rig: Hi
     def write(name: str, body: str, connection: Connection) -> None:
         connection.execute(update(QUESTIONS).where(QUESTIONS.c.approval == name).values(body=body))
 
+    # A worker may store any blob, also one that is no declaration.
+    shapeless = await rig.decided({"amount": 20, "to": "Zoe"})
+    blob = await rig.store.put_blob(b"[]", None)
     asker = forged.requester.model_dump(mode="json") | {"user": "eve"}
     body = json.loads(await rig.store.read(lambda c: c.scalar(select(QUESTIONS.c.body)))) | {"requester": asker}
-    for request, written in ((forged, json.dumps(body)), (broken, "{}")):
+    bodies = (json.dumps(body), "{}", json.dumps(body | {"definition": blob.sha256}))
+    for request, written in zip((forged, broken, shapeless), bodies, strict=True):
         await rig.store.run(partial(write, request.id, written))
     await settle(rig)
     assert await rig.found("oz") == ["t3"]
     left = await rig.store.read(lambda connection: connection.scalars(select(UNINDEXED_REQUESTS.c.approval)).all())
-    assert left == [broken.id]
+    assert set(left) == {broken.id, shapeless.id}
 
 
-async def test_change_during_indexing_is_due_again(rig: HistoryRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_change_during_indexing_is_not_lost(rig: HistoryRig, monkeypatch: pytest.MonkeyPatch) -> None:
     request = await rig.decided({"amount": 20, "to": "Zoe"})
     load = RequestIndexer._load
 
@@ -200,9 +207,24 @@ async def test_change_during_indexing_is_due_again(rig: HistoryRig, monkeypatch:
 
     monkeypatch.setattr(RequestIndexer, "_load", slow)
     await rig.index()
-    monkeypatch.undo()
-    assert await rig.index() == 1
     assert await rig.found("ana", state="lapsed") == ["t1"]
+    assert await rig.index() == 0
+
+
+async def test_revision_asked_during_indexing_stays_due(rig: HistoryRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = await rig.decided({"amount": 20, "to": "Zoe"})
+    load = RequestIndexer._load
+
+    async def old(self: RequestIndexer, approval: str) -> LoadedRequest | None:
+        loaded = await load(self, approval)
+        return loaded and dataclasses.replace(loaded, request=replace(loaded.request, revision=2))
+
+    monkeypatch.setattr(RequestIndexer, "_load", old)
+    await rig.index()
+    assert await rig.found("ana") == []
+    monkeypatch.undo()
+    await rig.index()
+    assert await rig.found("ana") == [request.turn]
 
 
 async def test_removed_turn_leaves_no_row_of_the_history(rig: HistoryRig) -> None:
@@ -215,19 +237,22 @@ async def test_removed_turn_leaves_no_row_of_the_history(rig: HistoryRig) -> Non
     assert await rig.found("oz") == ["t2"]
 
 
-async def test_retired_record_leaves_no_row_of_the_history(rig: HistoryRig) -> None:
+@pytest.mark.parametrize("indexed_before", [True, False])
+async def test_retired_record_leaves_no_row_of_the_history(rig: HistoryRig, indexed_before: bool) -> None:
     async def is_over(turn: TurnKey) -> bool:
         return turn.turn == "t1"
 
-    await rig.decided({"amount": 20, "to": "Zoe"})
-    await rig.decided({"amount": 20, "to": "Zoe"})
-    await settle(rig)
+    for _ in range(2):
+        await rig.decided({"amount": 20, "to": "Zoe"})
+    if indexed_before:
+        await settle(rig)
     now = rig.deps.clock()
     for turn in ("t1", "t2"):
         stream = f"turn/main/s/{turn}"
         await AuditLog(rig.store).append([AuditEntry(stream=stream, key="k", kind="verdict", at=now, tenant="main")])
     gone = await retire(rig.store, rig.signer, now + timedelta(days=1), at=now, is_over=is_over)
     assert [each.turn.turn for each in gone] == ["t1"]
+    await settle(rig)
     assert await rig.found("oz") == ["t2"]
 
 

@@ -1,3 +1,4 @@
+import csv
 from datetime import UTC, datetime
 from typing import Any
 
@@ -74,8 +75,9 @@ async def test_cell_that_a_spreadsheet_would_run_is_quoted(store: Store) -> None
     await rig.decided({"amount": 20, "to": "Zoe"})
     await rig.index()
     (past,) = (await rig.find("ana")).decisions
-    for sign in "=+-@\t\r":
+    for sign in "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20":
         line = past_line(replace(past, effect=f"{sign}cmd|' /C calc'!A0"), "csv")
         assert f"'{sign}cmd" in line
-    assert first_line("csv").strip().split(",") == list(COLUMNS)
+    assert '"a;=cmd"' in past_line(replace(past, effect="a;=cmd"), "csv")
+    assert next(csv.reader([first_line("csv")])) == list(COLUMNS)
     assert first_line("jsonl") == ""

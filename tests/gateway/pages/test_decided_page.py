@@ -1,9 +1,14 @@
+from datetime import UTC, datetime
+from functools import partial
+
 import pytest
 from gateway_login import answered, as_person, browser, words
 from gateway_rig import GatewayRig
 
-from signoff.gateway.history.request_indexer import RequestIndexer
+from signoff.formats.replace import replace
+from signoff.gateway.history.request_indexer import RequestIndexer, past_row
 from signoff.gateway.pages.decided import decided
+from signoff.store.history.past_requests import put_past
 
 
 async def settle(rig: GatewayRig) -> None:
@@ -33,6 +38,20 @@ async def test_decided_request_is_listed_searched_and_exported(rig: GatewayRig) 
             export = await page.get(f"/decided/export?format={form}&text=pay")
             assert approval in export.text
             assert export.headers["content-disposition"] == f'attachment; filename="decisions.{form}"'
+
+
+async def test_last_day_ends_by_the_visitors_clock(rig: GatewayRig) -> None:
+    request = (await rig.deps.requests.load(await rig.asked("pay"))).request
+    # The clocks of Berlin went back that day. It is 23:30 there.
+    ended = replace(request, state="approved", decided_at=datetime(2025, 10, 26, 22, 30, tzinfo=UTC))
+    await rig.deps.store.run(partial(put_past, row=past_row(ended)))
+    async with browser(rig) as page:
+        page.cookies.set("signoff_zone", "Europe/Berlin")
+        for query, found in (
+            ("until=2025-10-26", True), ("until=2025-10-25", False), ("since=2025-10-26", True),
+            ("since=2025-10-27", False), ("until=9999-12-31", True), ("since=0001-01-01", True),
+        ):  # fmt: skip
+            assert (f"/approvals/{request.id}" in (await page.get(f"/decided?{query}")).text) is found, query
 
 
 async def test_hostile_search_is_escaped_and_keeps_its_text(rig: GatewayRig) -> None:

@@ -116,7 +116,7 @@ def export(
     person: Answerer = "",
     url: Url = None,
 ) -> None:
-    """Write all of them to standard output, newest first."""
+    """Write the past requests that you may read, newest first."""
     search = _search(text, scope, tool, actor, who, state, channel, since, until, person)
 
     async def body(out: Output) -> int:

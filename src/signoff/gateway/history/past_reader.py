@@ -1,7 +1,6 @@
 """Finds past requests for the people who may read them. Rights are part of each search and each count."""
 
 import json
-import logging
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +22,6 @@ TEXT_WORDS: Final = 20
 """Words of one search."""
 _EXPORT_PIECE: Final = 500
 _NUMBER_DIGITS: Final = 19
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -42,10 +40,6 @@ class PastFilter:
     since: datetime | None = None
     until: datetime | None = None
     """Exclusive."""
-
-    @property
-    def any(self) -> bool:
-        return self != PastFilter()
 
 
 class PastReader:

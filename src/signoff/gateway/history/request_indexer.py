@@ -17,16 +17,16 @@ from sqlalchemy import Connection
 
 from signoff.approvals.deadlines import last_moment
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.errors import NotFound, StoreUnavailable, Unavailable
+from signoff.contracts.errors import NotFound
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.responses import PastRequest
 from signoff.formats.replace import replace
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.read_access import of_request
-from signoff.store.history.past_requests import DueRequest, PastRow, list_due, put_past, remove_past, settle_due
+from signoff.gateway.vendors.channel_tasks import run_forever
+from signoff.store.history.past_requests import PastRow, hold_due, list_due, put_past, remove_past, settle_due
 from signoff.store.history.search_words import mark, marks, words_of
-from signoff.store.questions.approval_rows import ApprovalRows
-from signoff.store.questions.questions import Questions
+from signoff.store.questions.approval_rows import lock_approval, read_rows
 from signoff.store.request_reader import LoadedRequest
 
 LOOK_SECONDS: Final = 1.0
@@ -42,16 +42,10 @@ class RequestIndexer:
 
     def __init__(self, deps: GatewayDeps) -> None:
         self._deps = deps
-        self._rows = Questions(deps.store)
 
     async def run(self) -> None:
         while True:
-            try:
-                number = await self.step()
-            except Unavailable as error:
-                _log.warning("the history cannot be kept now: %s", error.message)
-                number = 0
-            if number < PIECE:
+            if await self.step() < PIECE:
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def step(self) -> int:
@@ -59,12 +53,12 @@ class RequestIndexer:
         due = await self._deps.store.read(partial(list_due, limit=PIECE))
         for each in due:
             try:
-                await self._rows.run_locked(each.approval, partial(_keep, each, await self._load(each.approval)))
-            except StoreUnavailable as error:
+                await self._deps.store.run(partial(_keep, approval=each, loaded=await self._load(each)))
+            except Exception as error:
                 # A row that cannot be read must not stop the others. If the store is away, this fails as well.
                 again = self._deps.clock() + RETRIED
-                await self._deps.store.run(partial(settle_due, due=each, again=again))
-                _log.warning("the request %r is not in the history: %s", each.approval, error.message)
+                await self._deps.store.run(partial(settle_due, approval=each, again=again))
+                _log.warning("the request %r is not in the history: %s", each, type(error).__name__)
         return len(due)
 
     async def _load(self, approval: str) -> LoadedRequest | None:
@@ -77,8 +71,8 @@ class RequestIndexer:
 
 @asynccontextmanager
 async def keep_history(deps: GatewayDeps) -> AsyncIterator[None]:
-    """Keep the history until the block ends. An outage of the store never ends the block."""
-    keeping = asyncio.create_task(RequestIndexer(deps).run())
+    """Keep the history until the block ends."""
+    keeping = asyncio.create_task(run_forever("the history of requests", RequestIndexer(deps).run))
     try:
         yield
     finally:
@@ -143,20 +137,25 @@ def _marks(past: PastRequest, request: ApprovalRequest) -> list[str]:
     return sorted(one | given | readers | marks(tenant, "person", people))
 
 
-def _keep(due: DueRequest, loaded: LoadedRequest | None, connection: Connection, rows: ApprovalRows | None) -> None:
+def _keep(connection: Connection, approval: str, loaded: LoadedRequest | None) -> None:
+    lock_approval(connection, approval)
+    # Read only after this: an end of a question takes no lock, but makes it due again.
+    if not hold_due(connection, approval):
+        return
+    rows = read_rows(connection, approval)
     if rows is None or loaded is None:
-        remove_past(connection, due.approval)
-        settle_due(connection, due, None)
+        remove_past(connection, approval)
+        settle_due(connection, approval, None)
         return
     if rows.latest.revision != loaded.request.revision:
-        # It is due again, since it was asked again after it was drawn.
+        # It was asked again after it was drawn, and stays due.
         return
     request = replace(rows.request(rows.latest), card=loaded.request.card)
     if rows.undo_seconds:
-        settle_due(connection, due, rows.now + timedelta(seconds=rows.undo_seconds))
+        settle_due(connection, approval, rows.now + timedelta(seconds=rows.undo_seconds))
     elif request.state == "pending":
-        remove_past(connection, due.approval)
-        settle_due(connection, due, last_moment(request))
+        remove_past(connection, approval)
+        settle_due(connection, approval, last_moment(request))
     else:
         put_past(connection, past_row(request))
-        settle_due(connection, due, None)
+        settle_due(connection, approval, None)

@@ -13,8 +13,16 @@ from sqlalchemy import Connection, Select, bindparam, cast, delete, func, insert
 from sqlalchemy.dialects.postgresql import TSQUERY
 from sqlalchemy.exc import IntegrityError
 
+from signoff.contracts.ids import TurnKey
 from signoff.store.history.search_words import mark
-from signoff.store.tables import NOW, PAST_REQUESTS, UNINDEXED_REQUESTS, millis_from_time, time_from_millis
+from signoff.store.tables import (
+    NOW,
+    PAST_REQUESTS,
+    QUESTIONS,
+    UNINDEXED_REQUESTS,
+    millis_from_time,
+    time_from_millis,
+)
 
 COUNTED: Final = 1_000
 """The largest count. Counting on would read every row of a frequent word."""
@@ -29,14 +37,6 @@ _PLACE: Final = literal_column("past_words.rowid", _PAST.number.type)
 _ROWS: Final = (_PAST.number, _PAST.body, _PAST.readers)
 
 
-class DueRequest(NamedTuple):
-    """A request that the index lacks, or has in an earlier state."""
-
-    approval: str
-    due_at: int
-    """When it was due, in ms. Differs after each change of the request."""
-
-
 @dataclass(frozen=True)
 class PastRow:
     """A past request, as stored."""
@@ -44,7 +44,7 @@ class PastRow:
     approval: str
     tenant: str
     stream: str
-    """The audit stream of its turn."""
+    """The workflow id of its turn, which also names its record."""
     over_at: datetime
     """When it was decided or ended, in UTC."""
     body: str
@@ -156,7 +156,7 @@ def _month_mark(moment: datetime) -> str:
 
 
 def put_past(connection: Connection, row: PastRow) -> None:
-    """Replace the request's row. Call only in `Questions.run_locked`."""
+    """Replace the request's row. Call only after `hold_due`."""
     remove_past(connection, row.approval)
     words: Any = " ".join((*row.words, _month_mark(row.over_at)))
     if connection.dialect.name == "postgresql":
@@ -179,24 +179,34 @@ def remove_past(connection: Connection, approval: str) -> None:
     connection.execute(delete(PAST_REQUESTS).where(_PAST.approval == approval))
 
 
-def remove_past_of(connection: Connection, stream: str) -> None:
-    """Remove the requests of a turn, together with its record."""
-    connection.execute(delete(PAST_REQUESTS).where(_PAST.stream == stream))
+def remove_past_of(connection: Connection, turn: TurnKey) -> None:
+    """Remove the requests of a turn. Call before the removal of its questions."""
+    of_turn = (QUESTIONS.c.tenant == turn.tenant, QUESTIONS.c.session == turn.session, QUESTIONS.c.turn == turn.turn)
+    # Start with the due ones: an indexer holds them until its rows are visible here.
+    asked = select(QUESTIONS.c.approval).where(*of_turn)
+    connection.execute(delete(UNINDEXED_REQUESTS).where(_LATER.approval.in_(asked)))
+    connection.execute(delete(PAST_REQUESTS).where(_PAST.stream == turn.workflow_id))
 
 
-def list_due(connection: Connection, limit: int) -> list[DueRequest]:
+def list_due(connection: Connection, limit: int) -> Sequence[str]:
     """Return the requests to index now, longest due first."""
-    query = select(_LATER.approval, _LATER.due_at).where(_LATER.due_at <= NOW).order_by(_LATER.due_at, _LATER.approval)
-    return [DueRequest(*row) for row in connection.execute(query.limit(limit))]
+    query = select(_LATER.approval).where(_LATER.due_at <= NOW).order_by(_LATER.due_at, _LATER.approval)
+    return connection.scalars(query.limit(limit)).all()
 
 
-def settle_due(connection: Connection, due: DueRequest, again: datetime | None) -> None:
-    """Remove a due request, or move it to `again`, unless it has changed since."""
-    same = (_LATER.approval == due.approval, _LATER.due_at == due.due_at)
+def hold_due(connection: Connection, approval: str) -> bool:
+    """Return whether the request is still to be indexed. Its next change waits until the transaction ends."""
+    query = select(_LATER.approval).where(_LATER.approval == approval).with_for_update()
+    return connection.scalar(query) is not None
+
+
+def settle_due(connection: Connection, approval: str, again: datetime | None) -> None:
+    """Remove a due request, or move it to `again`."""
     if again is None:
-        connection.execute(delete(UNINDEXED_REQUESTS).where(*same))
+        connection.execute(delete(UNINDEXED_REQUESTS).where(_LATER.approval == approval))
     else:
-        connection.execute(update(UNINDEXED_REQUESTS).where(*same).values(due_at=millis_from_time(again)))
+        change = update(UNINDEXED_REQUESTS).where(_LATER.approval == approval)
+        connection.execute(change.values(due_at=millis_from_time(again)))
 
 
 def _place_of(connection: Connection) -> Any:

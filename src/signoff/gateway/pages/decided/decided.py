@@ -88,7 +88,6 @@ def _reader(site: Site, visitor: Visitor) -> PastReader:
 
 def _chosen(query: dict[str, str], visitor: Visitor) -> PastFilter:
     scope: Scope = next((each for each in _SCOPES if each == query["scope"]), "all")
-    until = _day(query["until"], visitor)
     return PastFilter(
         text=query["text"],
         scope=scope,
@@ -97,15 +96,16 @@ def _chosen(query: dict[str, str], visitor: Visitor) -> PastFilter:
         person=query["person"].strip(),
         state=query["state"],
         channel=query["channel"],
-        since=_day(query["since"], visitor),
-        until=None if until is None else until + timedelta(days=1),
+        since=_start_of(query["since"], 0, visitor),
+        until=_start_of(query["until"], 1, visitor),
     )
 
 
-def _day(written: str, visitor: Visitor) -> datetime | None:
-    """Return the beginning of a day by the visitor's clock, or `None` for a text that is no day."""
+def _start_of(written: str, later: int, visitor: Visitor) -> datetime | None:
+    """Return when the day `later` days after it begins by the visitor's clock, or `None` for a text that is no day."""
     try:
-        day = datetime.strptime(written, "%Y-%m-%d")
+        # A day may have 23 or 25 hours.
+        day = datetime.strptime(written, "%Y-%m-%d") + timedelta(days=later)
         return day.replace(tzinfo=visitor.formatter.zone).astimezone(UTC)
     # A browser without a date field sends free text.
     except (ValueError, OverflowError):
