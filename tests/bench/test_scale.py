@@ -79,6 +79,13 @@ def test_due_cards_are_claimed_and_sent_at_each_number(tmp_path: Path) -> None:
         assert figures["processor a card, ms"] > 0
 
 
+@pytest.mark.timeout(240)
+def test_history_is_searched_for_each_share_of_readable_requests(tmp_path: Path) -> None:
+    _, report = run(tmp_path, "history", "--questions", "300")
+    assert {f"frequent word, reader of {share}, ms" for share in ("all", "98 %", "2 %", "0")} < report["figures"].keys()
+    assert all(each["middle"] > 0 for each in report["figures"].values())
+
+
 def test_fitted_line_matches_exact_points_and_averages_others() -> None:
     exact = report_module.fit_line([(1, 5), (3, 9), (10, 23)])
     assert (exact.at, exact.each) == pytest.approx((3, 2))

@@ -14,6 +14,7 @@ from tools.bench.scale.agents import AGENTS, measure_agents
 from tools.bench.scale.cards import NUMBERS as CARDS
 from tools.bench.scale.cards import ROUNDS, SECONDS, measure_cards
 from tools.bench.scale.commands import measure_commands
+from tools.bench.scale.history import measure_history
 from tools.bench.scale.load import measure_burst, measure_decisions
 from tools.bench.scale.million import NUMBER, measure_million
 from tools.bench.scale.outage import measure_outage
@@ -25,7 +26,7 @@ RESULTS = Path("tools/bench/results")
 NUMBERS = (1_000, 3_000, 10_000)
 A_MINUTE = 1_000
 STARTS = 5_000
-EXPERIMENTS = ("waiting", "decisions", "burst", "agents", "cards", "million", "commands", "outage")
+EXPERIMENTS = ("waiting", "decisions", "burst", "agents", "cards", "million", "history", "commands", "outage")
 
 
 async def measure(arguments: argparse.Namespace) -> ScaleReport:
@@ -39,10 +40,12 @@ async def measure(arguments: argparse.Namespace) -> ScaleReport:
     with tempfile.TemporaryDirectory(prefix="signoff-scale-") as folder:
         if arguments.experiment == "commands":
             return replace(report, figures=measure_commands(Path(folder), arguments.repetitions))
-        if arguments.experiment in ("cards", "million"):
+        if arguments.experiment in ("cards", "million", "history"):
             async with open_store(arguments.store or f"sqlite:///{folder}/signoff.db") as store:
                 if arguments.experiment == "million":
                     return replace(report, figures=await measure_million(store, arguments.questions))
+                if arguments.experiment == "history":
+                    return replace(report, figures=await measure_history(store, arguments.questions))
                 points = await measure_cards(store, sorted(arguments.cards), arguments.rounds, arguments.seconds)
                 return replace(report, points=tuple(points))
         async with Stack.open(Path(folder), arguments.store) as stack:
@@ -77,7 +80,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--cards", type=int, nargs="+", default=CARDS, help="for `cards`: the numbers of due cards")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="for `cards`: rounds at each number")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="for `cards`: how long a round sends")
-    parser.add_argument("--questions", type=int, default=NUMBER, help="for `million`")
+    parser.add_argument("--questions", type=int, default=NUMBER, help="for `million` and `history`")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there; else to tools/bench/results")
     return parser.parse_args()
 

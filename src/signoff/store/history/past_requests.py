@@ -9,7 +9,21 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
-from sqlalchemy import Connection, Select, bindparam, cast, delete, func, insert, literal_column, select, text, update
+from sqlalchemy import (
+    Connection,
+    Insert,
+    Select,
+    Text,
+    bindparam,
+    cast,
+    delete,
+    func,
+    insert,
+    literal_column,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects.postgresql import TSQUERY
 from sqlalchemy.exc import IntegrityError
 
@@ -158,21 +172,31 @@ def _month_mark(moment: datetime) -> str:
 def put_past(connection: Connection, row: PastRow) -> None:
     """Replace the request's row. Call only after `hold_due`."""
     remove_past(connection, row.approval)
-    words: Any = " ".join((*row.words, _month_mark(row.over_at)))
-    if connection.dialect.name == "postgresql":
-        words = func.array_to_tsvector(func.string_to_array(words, " "))
-    first = crc32(row.approval.encode())
+    add, first = build_insert(connection.dialect.name), crc32(row.approval.encode())
     for step in range(SLOTS):
-        number = millis_from_time(row.over_at) * SLOTS + (first + step) % SLOTS
-        values = {name: getattr(row, name) for name in ("approval", "tenant", "stream", "body", "readers")}
         try:
             with connection.begin_nested():
-                connection.execute(insert(PAST_REQUESTS).values(number=number, words=words, **values))
+                connection.execute(add, insert_values(row, (first + step) % SLOTS))
             return
         except IntegrityError:
             # Another request ended in the same millisecond and has this number.
             continue
     raise OverflowError(f"more than {SLOTS} requests ended in one millisecond")
+
+
+def build_insert(dialect: str) -> Insert:
+    """Its values come from `insert_values`."""
+    words: Any = bindparam("written", type_=Text())
+    if dialect == "postgresql":
+        words = func.array_to_tsvector(func.string_to_array(words, " "))
+    return insert(PAST_REQUESTS).values(words=words)
+
+
+def insert_values(row: PastRow, slot: int) -> dict[str, Any]:
+    """`slot` differs from that of other rows in the same millisecond."""
+    values = {name: getattr(row, name) for name in ("approval", "tenant", "stream", "body", "readers")}
+    written = " ".join((*row.words, _month_mark(row.over_at)))
+    return {"number": millis_from_time(row.over_at) * SLOTS + slot, "written": written, **values}
 
 
 def remove_past(connection: Connection, approval: str) -> None:
