@@ -26,7 +26,7 @@ from signoff.store.call_joins import CallJoins
 from signoff.store.delivery_queue import DeliveryQueue
 from signoff.store.gauges.backlog_reader import BacklogReader
 from signoff.store.grants import Grants
-from signoff.store.history.past_requests import PastSearch, list_due, remove_past, remove_past_of, search_past
+from signoff.store.history.past_requests import PastSearch, hold_due, list_due, remove_past, remove_past_of, search_past
 from signoff.store.inbound_queue import InboundQueue
 from signoff.store.questions.answers import Answers
 from signoff.store.questions.questions import OpenPlace, Questions, end_turn_questions
@@ -213,6 +213,7 @@ READS: Final[Mapping[str, Callable[[Store], Awaitable[Any]]]] = {
     "removal of a past request": on_turn(remove_past, approval=NAME),
     "removal of a turn's past requests": on_turn(remove_past_of, turn=TURN),
     "unindexed requests": on_turn(list_due, limit=SOME),
+    "unindexed request": on_turn(hold_due, approval=NAME),
     "old turns by question": on_turn(old_turns.old_turns, table=QUESTIONS, before=4 * AGO, after=None),
     "old turns by ticket": on_turn(old_turns.old_turns, table=TICKETS, before=4 * AGO, after=(AGO, "")),
     "newest turns": on_turn(old_turns.newest_turns, limit=SOME),
