@@ -20,7 +20,7 @@ from signoff.people.eligibility import rights
 from signoff.store.history.past_requests import SLOTS, PastRow, build_insert, insert_values, put_past
 from signoff.store.store import Store
 from signoff.store.tables import PAST_REQUESTS
-from signoff.testing.builders import a_request
+from signoff.testing.builders import a_decision, a_request
 from tools.bench.scale.report import Spread, spreads
 from tools.bench.scale.synthetic import EVERYONE, FEW, SHARE, analyze
 
@@ -135,6 +135,7 @@ def _kinds(now: datetime) -> list[PastRow]:
 def _request(number: int, now: datetime) -> ApprovalRequest:
     verdict: Literal["approved", "denied"] = "denied" if number % _DENIED == 0 else "approved"
     approver = f"p{number % _PEOPLE}"
+    decision = a_decision(subject=approver, verdict=verdict)
     shown = {"amount": f"{number}.50", "currency": "EUR", "account": f"DE89 3704 {number}", "note": "invoice"}
     return a_request(
         tool=f"tool{number // _DENIED % _TOOLS}",
@@ -148,7 +149,7 @@ def _request(number: int, now: datetime) -> ApprovalRequest:
         decided_by=approver,
         decided_channel="slack",
         decided_at=now,
-        votes=(Vote(subject=approver, verdict=verdict, channel="slack", at=now),),
+        votes=(Vote(subject=approver, verdict=verdict, channel="slack", at=now, decision=decision),),
     )
 
 

@@ -93,7 +93,8 @@ class FoundRow(NamedTuple):
     readers: str
 
 
-class PastPage(NamedTuple):
+@dataclass(frozen=True)
+class PastPage:
     """A page, newest first, and the count of all rows that match, at most `COUNTED`."""
 
     rows: Sequence[FoundRow]

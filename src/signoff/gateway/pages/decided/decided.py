@@ -20,6 +20,7 @@ from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.languages.remarks import error_text
 from signoff.texts.endings import where_words
 from signoff.texts.formatter import FormattedTime
+from signoff.texts.past_lines import ExportForm
 
 LISTED: Final = 50
 _SCOPES: Final[tuple[Scope, ...]] = ("all", "mine", "team")
@@ -78,7 +79,7 @@ async def show_decided(request: Request, site: CurrentSite, visitor: CurrentVisi
 async def export_decided(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
     """Export the requests that match the filters."""
     query = {name: request.query_params.get(name, "")[:TEXT_CHARS] for name in _FIELDS}
-    form = "csv" if request.query_params.get("format") == "csv" else "jsonl"
+    form: ExportForm = "csv" if request.query_params.get("format") == "csv" else "jsonl"
     return await stream_export(_reader(site, visitor), _chosen(query, visitor), form, own=visitor.person)
 
 
