@@ -1,4 +1,5 @@
 import os
+from typing import Literal
 
 import pytest
 from browser_window import PHONE, WIDE, Open, Served, axe_findings
@@ -37,4 +38,7 @@ async def test_decided_requests_are_readable_and_searched(window: Open, served: 
 
 async def picture(page: Page, name: str) -> None:
     if screenshots := os.environ.get("SIGNOFF_SCREENSHOTS"):
-        await page.screenshot(path=f"{screenshots}/{name}.png", full_page=True)
+        schemes: tuple[Literal["dark", "light"], ...] = ("dark", "light")
+        for scheme in schemes:
+            await page.emulate_media(color_scheme=scheme)
+            await page.screenshot(path=f"{screenshots}/{name}-{scheme}.png", full_page=True)

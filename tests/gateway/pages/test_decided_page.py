@@ -88,7 +88,7 @@ async def test_card_compares_with_ones_own_approvals_and_says_first_what_differs
         await as_person(page, "approver")
         shown = words((await page.get(f"/approvals/{other}")).text)
         assert "Different from your earlier approvals: memo" in shown.replace("Memo", "memo")
-        assert "2 similar requests approved by you, last just now. Amount 420.00 EUR" in shown
+        assert "2 similar requests approved by you, last just now. Amount 420.00 EUR." in shown
         assert shown.index("Different from your earlier approvals") < shown.index("2 similar requests")
         await as_person(page, "ana")
         assert "similar request" not in words((await page.get(f"/approvals/{other}")).text)

@@ -27,6 +27,7 @@ def similar_view(similar: SimilarApprovals, request: ApprovalRequest, formatter:
     rows = request.card.rows
     key, ago = "similar.most" if similar.more else "similar.count", formatter.ago(similar.last)
     ranges = "; ".join(_range_words(each, rows, formatter) for each in similar.ranges)
+    ranges = f"{ranges}." if ranges else ""
     differing = "; ".join(_value_words(row, rows, formatter) for row in similar.differing)
     return SimilarView(
         differs=formatter.text("similar.differs", values=differing) if differing else "",
