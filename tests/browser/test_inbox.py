@@ -132,6 +132,7 @@ async def test_keys_move_and_decide_after_a_confirmation(window: Open, served: S
     await page.get_by_label(re.compile("Reason")).press_sequentially("bad idea")
     await expect(page.locator("#sure")).to_be_hidden()
     await page.locator("h1").click()
+    await expect(page.get_by_role("button", name="Approve")).to_be_enabled()
     await page.keyboard.press("a")
     await expect(page.locator("#sure")).to_contain_text("Approve this?")
     await page.keyboard.press("Enter")

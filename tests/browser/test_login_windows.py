@@ -148,6 +148,7 @@ async def test_keys_offer_only_the_links_verdict(window: Open, served: Served) -
     page = await window(await link_to(served, await asked_of(served.rig, "easy"), verb="denied"))
     await expect(page.get_by_role("button", name="Approve")).to_have_count(0)
     await page.locator("h1").click()
+    await expect(page.get_by_role("button", name="Deny")).to_be_enabled()
     await page.keyboard.press("a")
     await expect(page.locator("#sure")).to_be_hidden()
     await page.keyboard.press("d")
