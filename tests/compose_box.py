@@ -1,6 +1,5 @@
-"""Runs the services of docker-compose.yml as processes, with the file's commands and environment. It does the container
-engine's work: `.env` is inserted, hosts become addresses of this machine, volumes and configs become directories and
-files. A service gets only the file's values.
+"""Runs the services of docker-compose.yml as processes, with the file's commands and environment, as a container engine
+would.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
-"""Starts programs of Signoff as forks of a process that has imported Signoff once, at a tenth of the time. The import
-takes 1.5 s of processor time, and the tests start hundreds of processes. A fork has its own pid, directory,
-environment, arguments and files, is a child of the tests' process, and runs its module as `__main__`. Programs with
-another environment or with `-c` start normally. So do the programs that a program starts, except for the demo and
-the benchmarks, which start forks. A shell with `ForkServer.shell_programs` first in its search path starts forks by
-the name `signoff`, see `shell_fork`.
+"""Starts programs of Signoff as forks of a process that has imported Signoff once, at a tenth of the time.
+
+A fork has its own pid, directory, environment, arguments and files. Programs with another environment or with `-c`
+start normally, as do the programs that they start, except for the demo and the benchmarks. In a shell the name
+`signoff` starts a fork if `ForkServer.shell_programs` is first in its search path.
 """
 
 import atexit

@@ -1,6 +1,6 @@
-"""The story of `make demo`, in the production profile and with encryption. The commands of docker-compose.yml run as
-processes over PostgreSQL and a Temporal server. Two workers and two gateways behind a proxy are each killed during
-the story. People have tokens, or sign in at an OpenID Connect provider.
+"""The services of docker-compose.yml run as processes, with encryption, over PostgreSQL and a Temporal server.
+
+Two workers and two gateways behind a proxy are each killed. People have tokens, or sign in by OpenID Connect.
 """
 
 import asyncio

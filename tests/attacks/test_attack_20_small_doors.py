@@ -1,8 +1,4 @@
-"""Forged log lines, files readable by others, a malformed answer among good ones, a malformed memo.
-
-No path of this installation is known to raise an unexpected error, so the gateway is made to raise one for the forged
-lines.
-"""
+"""Forged log lines, files readable by others, a malformed answer among good ones, a malformed memo."""
 
 import stat
 import uuid

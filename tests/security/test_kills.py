@@ -1,7 +1,5 @@
-"""Gateway, worker and server are each killed once, in a separate installation, while six turns are at six steps: before
-the decision, while it is sent, between its receipt and the tool's start, in the tool after its effect, after the
-tool's outcome was recorded but before the turn has it, and after a model's calls were judged and answered but before
-the turn has them.
+"""Gateway, worker and server are each killed once, while six turns are at six steps between a question and the end of
+its tool.
 """
 
 import asyncio

@@ -1,7 +1,5 @@
-"""Backups use the operator's tools: SQLite's backup interface while the server runs, and PostgreSQL's programs. No
-worker runs during a backup: its unfinished activities would first have to time out after a restoration. A restored
-Temporal database gets a new server. If only the store is restored, the server keeps running. Worker and gateway
-restart each time.
+"""Backups use the operator's tools. No worker runs during a backup: its unfinished activities would first have to time
+out after a restoration.
 """
 
 import contextlib

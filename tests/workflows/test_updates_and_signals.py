@@ -1,10 +1,7 @@
 """Each story is drawn from a seed. After each message, the turn must have the state of the store.
 
-The calls that ran are then checked against the sent decisions.
-
-An answer that the rules accept is stored before its turn hears of it, like the gateway's. Others are sent to the turn.
-Time is not skipped because the store's clock decides: reminders, escalations and deadlines are left to
-`test_escalation.py` and `security/test_deadline_orders.py`.
+An accepted answer is stored before its turn hears of it. `test_escalation.py` and `security/test_deadline_orders.py`
+cover reminders, escalations and deadlines.
 """
 
 import asyncio
