@@ -1,6 +1,5 @@
 """Finds past requests for the people who may read them. Rights are part of each search and each count."""
 
-import json
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,6 +9,7 @@ from typing import Final, Literal, TypeAlias
 from signoff.contracts.errors import BadRequest
 from signoff.contracts.person import Person
 from signoff.contracts.responses import PastRequest, PastRequestList
+from signoff.formats.json_reader import read_json
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.read_access import Audience, may_read, reads_all
 from signoff.store.history.past_requests import COUNTED, FoundRow, PastSearch, search_past
@@ -125,7 +125,7 @@ class PastReader:
 
     def _may_read(self, row: FoundRow) -> bool:
         """Checks the row itself, as for every list. The search has found no other."""
-        readers = json.loads(row.readers)
+        readers = read_json(row.readers)
         about = Audience(self._tenant, frozenset(readers["askers"]), frozenset(readers["asked"]))
         development = self._deps.development
         if self._person is None:
