@@ -36,6 +36,7 @@ from signoff.activities.gate_activity import GateActivity
 from signoff.activities.mcp.tool_servers import tool_servers, use_servers
 from signoff.activities.model_activity import ModelActivity
 from signoff.activities.models.drivers import build_drivers
+from signoff.activities.models.reply_activity import ReplyActivity
 from signoff.activities.models.start_check import check_start
 from signoff.activities.outcome_activity import OutcomeActivity
 from signoff.activities.reply_sweep import ReplySweep
@@ -271,6 +272,7 @@ class SignoffPlugin(SimplePlugin):
                 GateActivity(deps).gate,
                 RecordActivity(deps).record,
                 AnswersActivity(deps).read_answers,
+                ReplyActivity(deps).reply,
                 OutcomeActivity(deps).outcome,
                 EventActivity(deps).event,
                 *tool_activities(deps),

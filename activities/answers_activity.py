@@ -13,6 +13,7 @@ from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.card import draw_card
 from signoff.approvals.edit_diff import edit_note, remark_note
 from signoff.approvals.request_state import StoredAnswer, pending_edits
+from signoff.approvals.request_thread import unanswered
 from signoff.contracts import names
 from signoff.contracts.activity_messages import AnswersReply, AnswersTask, Authority
 from signoff.contracts.approval import ApprovalRequest, CardRow, Question, Settlement
@@ -28,6 +29,7 @@ from signoff.store.content_store import load
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions, end_question
 from signoff.store.questions.raw_answers import RawAnswers
+from signoff.store.questions.request_messages import RequestMessages
 
 _WAITS: Final = "the answer is kept; a gateway takes it in"
 _log = logging.getLogger(__name__)
@@ -48,6 +50,7 @@ class AnswersActivity:
         self._deps = deps
         self._rows = Questions(deps.store)
         self._raw = RawAnswers(deps.store)
+        self._messages = RequestMessages(deps.store)
         self._taker = RawAnswerTaker(
             deps.store, deps.clock, deps.catalog.takes_unsigned, development=deps.believes_unsigned
         )
@@ -80,7 +83,14 @@ class AnswersActivity:
             edited_by=_last_editor(rows.questions, rows.answers),
             remarks=await self._remarks(rows, request),
             word=request.votes[-1].decision if request.state == "happened" else None,
+            message=await self._unanswered(request),
         )
+
+    async def _unanswered(self, request: ApprovalRequest) -> int:
+        if request.state != "pending":
+            return 0
+        asked = unanswered(await self._messages.read(request.id))
+        return 0 if asked is None else asked.number
 
     async def _read(self, task: AnswersTask) -> ApprovalRows | None:
         if not task.is_over:

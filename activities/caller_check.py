@@ -13,7 +13,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from signoff.contracts.activity_messages import AnswersTask, GateTask, ModelTask, RecordTask, RunTask
+from signoff.contracts.activity_messages import AnswersTask, GateTask, ModelTask, RecordTask, ReplyTask, RunTask
 from signoff.contracts.ids import TurnKey, parse_approval_id, parse_workflow_id
 from signoff.contracts.names import ACTOR_TURN, EVENT, OUTCOME
 
@@ -87,6 +87,10 @@ def _turns(task: Any, caller: ActivityCaller) -> list[TurnKey | None]:
     match task:
         case ModelTask() | GateTask():
             return [TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)]
+        case ReplyTask():
+            approval = parse_approval_id(task.approval)
+            turn = TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)
+            return [turn if approval is not None and approval.turn == turn else None]
         case AnswersTask():
             approval = parse_approval_id(task.approval)
             is_other = task.raw is not None and task.raw.approval_id != task.approval

@@ -197,7 +197,7 @@ class ModelActivity:
     async def _complete_measured(self, model: str, request: CompletionRequest) -> Completion:
         counts, begun, outcome = self._deps.store.counts, time.monotonic(), "ok"
         try:
-            completion = await _complete_or_retry(self._deps.driver(model), request)
+            completion = await complete_or_retry(self._deps.driver(model), request)
             counts.count("signoff_model_tokens", model, "input", by=completion.usage.input_tokens)
             counts.count("signoff_model_tokens", model, "output", by=completion.usage.output_tokens)
             return completion
@@ -296,7 +296,7 @@ def _hash_instructions(actor: Actor, task: ModelTask) -> str:
     return instructions_hash(actor, task.ctx.route, task.ctx.step)
 
 
-async def _complete_or_retry(driver: Driver, request: CompletionRequest) -> Completion:
+async def complete_or_retry(driver: Driver, request: CompletionRequest) -> Completion:
     """Request a completion, and once again if it is empty. Raises `ModelRefused` if both are."""
     first = await _ask_once(driver, request)
     if not _is_empty(first):

@@ -15,7 +15,7 @@ from temporalio import workflow
 from signoff.approvals import audit_events, deadlines
 from signoff.approvals.approval_book import read_decision, read_wake, read_withdrawal
 from signoff.contracts import names
-from signoff.contracts.activity_messages import AnswersReply, AnswersTask, GateDecision, Wake
+from signoff.contracts.activity_messages import AnswersReply, AnswersTask, GateDecision, ReplyTask, Wake
 from signoff.contracts.approval import TurnQuestion
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content, text_of
@@ -44,6 +44,7 @@ class ApprovalFlow:
         self._edited: set[str] = set()
         self._hearing: dict[str, list[object]] = {}
         self._looks: set[str] = set()
+        self._replying: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._looking = asyncio.Lock()
 
     def open_request(self, call: CallPart, gate_decision: GateDecision) -> GateDecision:
@@ -237,6 +238,7 @@ class ApprovalFlow:
     async def _take_reply(self, question: TurnQuestion, reply: AnswersReply) -> Receipt | None:
         """Take the state from the store, and judge edits. Returns the receipt of the last refused edit."""
         self._state.book.take(question, reply, workflow.now())
+        self._begin_reply(question, reply.message)
         receipt: Receipt | None = None
         for number in reply.edits:
             current = self._state.book.get(question.id)
@@ -244,6 +246,23 @@ class ApprovalFlow:
                 break
             receipt = await self._edit(current, number)
         return receipt
+
+    def _begin_reply(self, question: TurnQuestion, message: int) -> None:
+        """Have the model answer an approver's question, while the request waits."""
+        named = (question.id, message)
+        if message and named not in self._replying and self._state.book.waits(question.id):
+            self._replying[named] = asyncio.create_task(self._reply(named))
+
+    async def _reply(self, named: tuple[str, int]) -> None:
+        state, (approval, message) = self._state, named
+        task = ReplyTask(ctx=state.ctx, messages=tuple(state.messages), approval=approval, message=message)
+        try:
+            await workflow.execute_activity(names.REPLY, task, summary="Answer an approver", **options.MODEL)
+        except outcomes.LOST:
+            # The gateway announces the question again.
+            pass
+        finally:
+            self._replying.pop(named, None)
 
     async def _edit(self, question: TurnQuestion, number: int) -> Receipt | None:
         """Ask about the edited call instead. Returns the receipt if the gates refuse."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from signoff.approvals.audit_buffer import KnownFacts
 from signoff.approvals.edit_diff import row_changes
 from signoff.contracts.activity_messages import Authority, RunTask
-from signoff.contracts.approval import ApprovalRequest, TurnQuestion
+from signoff.contracts.approval import ApprovalRequest, Question, RequestMessage, TurnQuestion
 from signoff.contracts.audit import AuditEntry, AuditKind
 from signoff.contracts.call import CallContext, RuleReference, type_from_code
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
@@ -77,6 +77,15 @@ def question_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
         changed=[each.name for each in row_changes(request.before, request.card.rows)] if request.edited_by else [],
         **({} if request.preview is None else {"preview": request.preview.sha256 or request.preview.fault}),
     )
+
+
+def message_entry(question: Question, number: int, message: RequestMessage, at: datetime) -> AuditEntry:
+    """For an approver's question to the agent, or the agent's answer. Binds the text by hash."""
+    key = f"message/{question.id}/{number}"
+    facts: dict[str, Any] = {"number": number, "revision": message.revision, "text": fingerprint(message.text)}
+    facts |= {"by": message.by, "channel": message.channel}
+    subject = message.subject if message.by == "approver" else question.requester.user
+    return _of_approval(question.id, "message", key, at, subject, tenant=question.tenant, **facts)
 
 
 def attempt_entry(

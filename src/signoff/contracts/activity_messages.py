@@ -403,10 +403,24 @@ class AnswersReply(ActivityMessage):
     """The approvers' edits and remarks, for the model."""
     word: Decision | None = None
     """The deciding answer that the call took effect."""
+    message: int = 0
+    """The number of the approvers' question that the agent has still to answer, or 0."""
     receipt: Receipt | None = None
     """The receipt of the raw answer."""
     author: Authority | None = None
     """The author of the raw answer, as far as known."""
+
+
+class ReplyTask(ActivityMessage):
+    """Input of `signoff.reply`: has the model answer an approver's question."""
+
+    ctx: CallContext
+    messages: tuple[Message, ...]
+    """The conversation so far."""
+    approval: str
+    """The approval id."""
+    message: int
+    """The number of the question. The activity reads it from the store."""
 
 
 class ModelTool(FrozenModel):

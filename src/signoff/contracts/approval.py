@@ -87,6 +87,26 @@ class Vote(FrozenModel):
     """The whole decision."""
 
 
+class RequestMessage(FrozenModel):
+    """A message about a waiting request: a question of an approver, or the agent's answer."""
+
+    number: int
+    """Its number within the approval, from 1."""
+    by: Literal["approver", "agent"]
+    text: str
+    """The text. "" if the agent gave no answer."""
+    revision: int
+    """The revision that it is about."""
+    subject: str = ""
+    """The approver's id."""
+    name: str = ""
+    """The approver's name."""
+    channel: str = ""
+    """The channel of the question."""
+    at: datetime | None = None
+    """The time of storing, in UTC."""
+
+
 class ApproverGroup(FrozenModel):
     """A group of approvers with its own quorum. One person fills one place."""
 
@@ -384,3 +404,7 @@ class ApprovalRequest(Question, Timed):
     """For `in_doubt`: the agent's late report, its text truncated to a card's length."""
     votes: tuple[Vote, ...] = ()
     """The counted answers."""
+    messages: tuple[RequestMessage, ...] = ()
+    """The approvers' questions and the agent's answers, oldest first. Only in the view of one request."""
+    thread: str = ""
+    """The hash of `messages`, which an approval names. "" without messages."""

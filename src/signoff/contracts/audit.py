@@ -9,7 +9,7 @@ from signoff.contracts.frozen_model import FrozenModel
 
 AuditKind = Literal[
     "turn", "proposal", "trace", "request", "delivery", "attempt", "verdict", "revision", "auto", "grant", "execution",
-    "outcome", "in_doubt", "ending", "admin", "policy", "people", "retired",
+    "outcome", "in_doubt", "ending", "message", "admin", "policy", "people", "retired",
 ]  # fmt: skip
 
 

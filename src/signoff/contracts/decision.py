@@ -43,6 +43,8 @@ class Decision(FrozenModel):
     """The revision of the answered question."""
     question_hash: str = ""
     """Binds the decision to call, terms and preview as shown."""
+    thread: str = ""
+    """Binds an approval to the messages about the request, as shown: their hash. "" without messages."""
     verdict: Verdict
     edited_args: dict[str, Any] | None = None
     """The author's arguments for an edit."""

@@ -18,6 +18,7 @@ GATE: Final = "signoff.gate"
 OUTCOME: Final = "signoff.outcome"
 RECORD: Final = "signoff.record"
 ANSWERS: Final = "signoff.answers"
+REPLY: Final = "signoff.reply"
 EVENT: Final = "signoff.event"
 
 DECIDE: Final = "decide"

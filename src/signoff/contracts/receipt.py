@@ -16,14 +16,15 @@ ReceiptCode = Literal[
 
 ReceiptReason = Literal[
     "", "edit", "remember", "passed_on", "unseen", "begun", "enough", "withdraw", "late", "reason", "preview",
-    "undo_late", "undo_other",
+    "thread", "asked", "questions", "undo_late", "undo_other",
 ]  # fmt: skip
 """Why an answer does not count, in more detail than its code.
 
 - `edit`, `remember`: this request does not permit it. `passed_on`: the escalation does not include remembering.
 - `unseen`: the approver did not read the whole card. `begun`: the call has begun. `enough`: one answer too many.
 - `withdraw`: another person's request. `late`: given in time, but read too late. `reason`: a denial needs a reason.
-- `preview`: an approval needs a preview, and there is none.
+- `preview`: an approval needs a preview, and there is none. `thread`: there is a newer message about the request.
+- `asked`: the agent has still to answer a question. `questions`: the approvers have asked all their questions.
 - `undo_late`, `undo_other`: undoes a denial too late, or that of another person or browser session.
 """
 

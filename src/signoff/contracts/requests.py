@@ -97,6 +97,11 @@ class DecisionDraft(RequestBody):
         max_length=_HASH_CHARS,
         description="The hash of the shown request; another is stale. Only the development profile accepts none.",
     )
+    thread: str = Field(
+        default="",
+        max_length=_HASH_CHARS,
+        description="With `approved`, `thread` of the shown request, after questions to its agent; another is stale.",
+    )
     edited_args: dict[str, Any] | None = Field(
         default=None, description="All edited arguments, with `approved`. A mask keeps its secret."
     )

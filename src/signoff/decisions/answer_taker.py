@@ -30,6 +30,7 @@ from signoff.approvals.request_state import (
     undo_seconds,
     with_browser,
 )
+from signoff.approvals.request_thread import thread_problem
 from signoff.audit.log import entry_writer
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, Vote
@@ -42,6 +43,7 @@ from signoff.formats.replace import replace
 from signoff.store.questions.answers import add_answer, void_answer
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import has_begun
+from signoff.store.questions.request_messages import read_messages
 
 _DELIVERY_CHARS: Final = 32
 UNSAFE_ANSWER: Final = "the answer holds a number or text that JSON cannot carry safely; send it as a string"
@@ -110,6 +112,8 @@ class AnswerTaker:
             objection = refusal(asked, "expired")
         if objection is None and _takes_back(decision) and has_begun(connection, rows.latest):
             objection = refusal(asked, "already_decided", why="begun")
+        if objection is None and decision.verdict == "approved":
+            objection = thread_problem(asked, decision.thread, read_messages(connection, asked.id))
         if not question_hash:
             # A raw decision may name no question: it means the present one.
             decision = replace(decision, revision=asked.revision, question_hash=asked.question_hash)

@@ -1,6 +1,7 @@
 """Starts turns, reads their state and delivers decisions over Temporal."""
 
 import hashlib
+import uuid
 from datetime import UTC, timedelta
 from typing import Any, Final
 
@@ -209,6 +210,14 @@ class TurnClient(RunClient):
         # A restored store gives numbers again, and the server would repeat its reply to an earlier answer.
         name = f"{owed.number}:{key.call}:{hint.revision}:{owed.vote.at.isoformat()}"
         return await self.deliver(key, name, hint.model_dump(mode="json"))
+
+    async def announce(self, approval_id: str) -> Receipt:
+        """Have a turn read the questions of approvers. Raises as `wake`."""
+        key = parse_approval_id(approval_id)
+        if key is None:
+            return malformed_receipt("`approval_id`: no such id", approval_id)
+        hint = Wake(approval_id=approval_id, revision=1, number=0)
+        return await self.deliver(key, f"asked:{uuid.uuid4().hex}", hint.model_dump(mode="json"))
 
     async def deliver(self, key: ApprovalKey, name: str, body: dict[str, Any]) -> Receipt:
         """Send an answer, or a hint to one, to its turn. Equal names are one message. Raises as `wake`."""

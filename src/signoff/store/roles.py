@@ -46,6 +46,7 @@ from signoff.store.tables import (
     RAW_RECEIPTS,
     READINGS,
     REFUSALS,
+    REQUEST_MESSAGES,
     RESTORATIONS,
     SESSIONS,
     SUBSCRIPTIONS,
@@ -140,6 +141,8 @@ _WORKER: Final = {
     USES: Rights(select=True, insert=True, update=_only(USES, "returned_at"), delete=True),
     GRANT_USES: _ADD,
     ANSWERS: _READ,
+    # A worker speaks for the agent alone.
+    REQUEST_MESSAGES: Rights(select=True, insert=True, added="author = 'agent'"),
     # The gateway processes raw answers. A worker can only read their receipts.
     RAW_ANSWERS: _ADD,
     RAW_RECEIPTS: _READ,
@@ -201,6 +204,7 @@ _GATEWAY: Final = {
     USES: _READ,
     GRANT_USES: _READ,
     ANSWERS: Rights(select=True, insert=True, update=_only(ANSWERS, "handed_at", "voided_at")),
+    REQUEST_MESSAGES: _ADD,
     RAW_ANSWERS: _READ,
     RAW_RECEIPTS: _ADD,
     GRANTS: Rights(select=True, insert=True, update=_only(GRANTS, "revoked_by", "revoked_at")),

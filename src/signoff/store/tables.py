@@ -337,6 +337,22 @@ ANSWERS: Final = Table(
 undo itself. The question that it settled waits again.
 """
 
+REQUEST_MESSAGES: Final = Table(
+    "request_messages",
+    METADATA,
+    Column("approval", String(200), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("author", String(8), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("written_at", BigInteger, nullable=False, default=StoreClock()),
+    # The agent has still to answer the latest message of an approver.
+    Index("request_messages_written", "author", "written_at"),
+)
+"""Approvers' questions about waiting requests, and the agents' answers.
+
+`author` is `approver` or `agent`. `body` is a `RequestMessage` as JSON.
+"""
+
 RAW_ANSWERS: Final = Table(
     "raw_answers",
     METADATA,

@@ -1,0 +1,71 @@
+"""Stores approvers' questions about waiting requests, and the agents' answers."""
+
+from typing import Final
+
+from sqlalchemy import Connection, bindparam, func, insert, select
+
+from signoff.contracts.approval import RequestMessage
+from signoff.formats.replace import replace
+from signoff.store.change_notices import note_change
+from signoff.store.store import Store
+from signoff.store.tables import REQUEST_MESSAGES, StoreClock, time_from_millis
+
+_OF: Final = (
+    select(REQUEST_MESSAGES).where(REQUEST_MESSAGES.c.approval == bindparam("of")).order_by(REQUEST_MESSAGES.c.number)
+)
+
+
+def read_messages(connection: Connection, approval: str) -> tuple[RequestMessage, ...]:
+    """Return the messages of an approval, oldest first."""
+    rows = connection.execute(_OF, {"of": approval}).all()
+    return tuple(
+        replace(
+            RequestMessage.model_validate_json(row.body),
+            number=row.number,
+            by=row.author,
+            at=time_from_millis(row.written_at),
+        )
+        for row in rows
+    )
+
+
+def add_message(connection: Connection, approval: str, message: RequestMessage) -> int:
+    """Return the number. Call under the approval's lock."""
+    newest = select(func.max(REQUEST_MESSAGES.c.number)).where(REQUEST_MESSAGES.c.approval == approval)
+    number = (connection.scalar(newest) or 0) + 1
+    row = {
+        "approval": approval,
+        "number": number,
+        "author": message.by,
+        "body": replace(message, number=number).model_dump_json(exclude_defaults=True),
+    }
+    connection.execute(insert(REQUEST_MESSAGES), row)
+    note_change(connection)
+    return number
+
+
+class RequestMessages:
+    """Reads the messages in a store. All methods raise `StoreUnavailable`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def read(self, approval: str) -> tuple[RequestMessage, ...]:
+        return await self._store.read(lambda connection: read_messages(connection, approval))
+
+    async def list_unanswered(self, older_than: float, limit: int) -> list[tuple[str, int]]:
+        """Return the approvals and numbers of questions without an answer, oldest first."""
+        later = REQUEST_MESSAGES.alias()
+        query = (
+            select(REQUEST_MESSAGES.c.approval, REQUEST_MESSAGES.c.number)
+            .where(
+                REQUEST_MESSAGES.c.author == "approver",
+                REQUEST_MESSAGES.c.written_at <= StoreClock() - round(older_than * 1000),
+                ~select(later.c.number)
+                .where(later.c.approval == REQUEST_MESSAGES.c.approval, later.c.number > REQUEST_MESSAGES.c.number)
+                .exists(),
+            )
+            .order_by(REQUEST_MESSAGES.c.written_at)
+            .limit(limit)
+        )
+        return await self._store.read(lambda connection: [(row[0], row[1]) for row in connection.execute(query)])
