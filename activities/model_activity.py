@@ -82,8 +82,7 @@ class ModelActivity:
             message = self._deps.secrets.redact(error.message)
             raise ApplicationError(message, type=type(error).__name__, non_retryable=True) from None
         except ModelUnavailable as error:
-            message = self._deps.secrets.redact(error.message)
-            raise ApplicationError(message, type="ModelUnavailable", next_retry_delay=_delay(error)) from None
+            raise retry_later(self._deps, error) from None
 
     async def _complete(self, task: ModelTask) -> ModelReply:
         info = activity.info()
@@ -190,23 +189,9 @@ class ModelActivity:
             tools=deps.catalog.offered_tools(actor.name, task.ctx, left_out),
             settings=await self._settings(actor),
         )
-        completion = self._quiet(messages, await self._complete_measured(actor.model, request))
+        completion = self._quiet(messages, await complete_measured(deps, actor.model, request))
         reply, provider = await self._reply(task, completion)
         return replace(reply, withheld=tuple(sorted(left_out))) if left_out else reply, provider
-
-    async def _complete_measured(self, model: str, request: CompletionRequest) -> Completion:
-        counts, begun, outcome = self._deps.store.counts, time.monotonic(), "ok"
-        try:
-            completion = await complete_or_retry(self._deps.driver(model), request)
-            counts.count("signoff_model_tokens", model, "input", by=completion.usage.input_tokens)
-            counts.count("signoff_model_tokens", model, "output", by=completion.usage.output_tokens)
-            return completion
-        except (ConfigError, ModelRefused, ModelUnavailable) as error:
-            outcome = _FAILURES[type(error)]
-            raise
-        finally:
-            counts.count("signoff_model_requests", model, outcome)
-            counts.observe("signoff_model_request_duration_seconds", time.monotonic() - begun, model)
 
     async def _settings(self, actor: Actor) -> dict[str, Any]:
         try:
@@ -296,7 +281,27 @@ def _hash_instructions(actor: Actor, task: ModelTask) -> str:
     return instructions_hash(actor, task.ctx.route, task.ctx.step)
 
 
-async def complete_or_retry(driver: Driver, request: CompletionRequest) -> Completion:
+async def complete_measured(deps: WorkerDeps, model: str, request: CompletionRequest) -> Completion:
+    """Raises `ConfigError`, `ModelRefused`, `ModelUnavailable`."""
+    counts, begun, outcome = deps.store.counts, time.monotonic(), "ok"
+    try:
+        completion = await _complete_or_retry(deps.driver(model), request)
+        counts.count("signoff_model_tokens", model, "input", by=completion.usage.input_tokens)
+        counts.count("signoff_model_tokens", model, "output", by=completion.usage.output_tokens)
+        return completion
+    except (ConfigError, ModelRefused, ModelUnavailable) as error:
+        outcome = _FAILURES[type(error)]
+        raise
+    finally:
+        counts.count("signoff_model_requests", model, outcome)
+        counts.observe("signoff_model_request_duration_seconds", time.monotonic() - begun, model)
+
+
+def retry_later(deps: WorkerDeps, error: ModelUnavailable) -> ApplicationError:
+    return ApplicationError(deps.secrets.redact(error.message), type="ModelUnavailable", next_retry_delay=_delay(error))
+
+
+async def _complete_or_retry(driver: Driver, request: CompletionRequest) -> Completion:
     """Request a completion, and once again if it is empty. Raises `ModelRefused` if both are."""
     first = await _ask_once(driver, request)
     if not _is_empty(first):

@@ -17,7 +17,7 @@ from signoff.audit.record import Record
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.completion import Completion, CompletionRequest, Driver
 from signoff.contracts.content import text_of
-from signoff.contracts.errors import ModelUnavailable
+from signoff.contracts.errors import ModelRefused, ModelUnavailable
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.person import Person
 from signoff.contracts.preview import Code, Diff, Email, File, Image, Markdown, PreviewPart, Sql, Table, Text
@@ -35,7 +35,7 @@ from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.telemetry.span_sender import SpanSender
 from signoff.testing.builders import a_person
-from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
+from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results, say
 
 PEOPLE = (
     Person(id="guest", name="Guest"),
@@ -149,7 +149,19 @@ PICTURE: Final = (
 )
 
 
+def answer_approver(request: CompletionRequest) -> Completion:
+    """`<b>` tests pages, and the password tests masks."""
+    text = last_user_text(request)
+    if "refuse" in text:
+        raise ModelRefused("no")
+    if "busy" in text:
+        raise ModelUnavailable("the model's provider answered 503", retry_after=60)
+    return say(f"It is <b>due</b>, with {len(request.tools)} tools and {PASSWORD}.")
+
+
 def react(request: CompletionRequest) -> Completion:
+    if "An approver asks about your call" in last_user_text(request):
+        return answer_approver(request)
     settled = results(request)
     if settled:
         return respond("; ".join(f"{part.tool}: {part.code} {text_of(part.value)}".strip() for part in settled))

@@ -8,11 +8,11 @@ from sqlalchemy import Connection
 from temporalio import activity
 
 from signoff.activities.heartbeat import send_heartbeats
-from signoff.activities.model_activity import complete_or_retry
+from signoff.activities.model_activity import complete_measured, retry_later
 from signoff.activities.models.model_settings import model_settings
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.audit_events import message_entry
-from signoff.approvals.redaction import redact_secrets
+from signoff.approvals.redaction import redact_secrets, secret_values
 from signoff.approvals.request_thread import unanswered
 from signoff.audit.log import entry_writer
 from signoff.contracts import names
@@ -20,14 +20,15 @@ from signoff.contracts.activity_messages import ReplyTask
 from signoff.contracts.approval import Question, RequestMessage
 from signoff.contracts.completion import CompletionRequest
 from signoff.contracts.content import Content
-from signoff.contracts.errors import ConfigError, ModelRefused
+from signoff.contracts.errors import ConfigError, ModelRefused, ModelUnavailable
 from signoff.contracts.ids import SessionKey
 from signoff.contracts.limits import REASON_CHARS
 from signoff.contracts.message import CallPart, Message, ResultPart, user_message
 from signoff.formats.fence import fence_mark
-from signoff.formats.visible_text import cut_visible
+from signoff.formats.visible_text import ELLIPSIS
 from signoff.registry.actor import instructions_at
-from signoff.store.content_store import load_message
+from signoff.registry.tool_result import render_value
+from signoff.store.content_store import load, load_message
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions
 from signoff.store.questions.request_messages import RequestMessages, add_message, read_messages
@@ -53,15 +54,24 @@ class ReplyActivity:
             return
         if rows.request(rows.latest).state != "pending":
             return
-        async with send_heartbeats():
-            text = await self._answer(task, rows.latest, asked)
+        try:
+            async with send_heartbeats():
+                text = await self._answer(task, rows.latest, asked)
+        except ModelUnavailable as error:
+            raise retry_later(self._deps, error) from None
+        except (ConfigError, ModelRefused) as error:
+            _log.warning("no answer to an approver of %s: %s", task.approval, type(error).__name__)
+            text = ""
         await self._rows.run_locked(task.approval, partial(self._add, asked, text))
 
     async def _answer(self, task: ReplyTask, question: Question, asked: RequestMessage) -> str:
-        """Return "" if the model refuses."""
         deps, place = self._deps, SessionKey(task.ctx.tenant, task.ctx.session)
-        actor = deps.catalog.actor(task.ctx.actor)
+        # Not the turn's word: the question names the actor that approvers see.
+        actor = deps.catalog.actor(question.actor)
         messages = [await load_message(deps.store, message, place) for message in task.messages]
+        calls = [part for message in messages for part in message.parts if isinstance(part, CallPart)]
+        secrets = deps.secrets_of([(part.tool, part.args.inline) for part in calls])
+        secrets |= secret_values(await load(deps.store, question.args), question.secrets)
         messages += [*_waiting_results(messages), user_message(_asked_words(question, asked))]
         request = CompletionRequest(
             model=actor.model,
@@ -71,14 +81,9 @@ class ReplyActivity:
             tools=(),
             settings=await model_settings(actor, deps.secrets),
         )
-        try:
-            completion = await complete_or_retry(deps.driver(actor.model), request)
-        except (ConfigError, ModelRefused) as error:
-            _log.warning("no answer to an approver of %s: %s", question.id, type(error).__name__)
-            return ""
-        parts = (part for message in messages for part in message.parts if isinstance(part, CallPart))
-        secrets = deps.secrets_of([(part.tool, part.args.inline) for part in parts])
-        return redact_secrets(completion.text, secrets)[:REASON_CHARS]
+        completion = await complete_measured(deps, actor.model, request)
+        text = redact_secrets(render_value(completion.text.strip()), secrets)
+        return text if len(text) <= REASON_CHARS else text[: REASON_CHARS - 1] + ELLIPSIS
 
     def _add(self, asked: RequestMessage, text: str, connection: Connection, rows: ApprovalRows | None) -> None:
         if rows is None or rows.request(rows.latest).state != "pending":
@@ -87,8 +92,7 @@ class ReplyActivity:
             return
         answer = RequestMessage(number=0, by="agent", text=text, revision=rows.latest.revision)
         number = add_message(connection, rows.latest.id, answer)
-        entry = message_entry(rows.latest, number, answer, self._deps.clock())
-        entry_writer([entry])(connection)
+        entry_writer([message_entry(rows.latest, number, answer, self._deps.clock())])(connection)
 
 
 def _waiting_results(messages: list[Message]) -> list[Message]:

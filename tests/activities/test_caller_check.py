@@ -10,7 +10,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from signoff.activities.caller_check import ActivityCaller, CallerInterceptor, own_problem
 from signoff.contracts import names
-from signoff.contracts.activity_messages import AnswersTask, GateTask, ModelTask, RecordTask
+from signoff.contracts.activity_messages import AnswersTask, GateTask, ModelTask, RecordTask, ReplyTask
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.ids import ApprovalKey
 
@@ -21,6 +21,7 @@ TASKS = {
     names.MODEL: ModelTask(ctx=pinned(), completion=1, messages=()),
     names.GATE: GateTask(ctx=pinned(), calls=()),
     names.RECORD: RecordTask(audit=(ENTRY,)),
+    names.REPLY: ReplyTask(ctx=pinned(), messages=(), approval=ApprovalKey(TURN, "c1.1").id, message=1),
     names.ANSWERS: AnswersTask(approval=ApprovalKey(TURN, "c1.1").id, revision=1),
 }
 
@@ -37,7 +38,7 @@ def test_workflows_other_than_turns_are_rejected(name: str, kind: str) -> None:
     assert problem == "this activity runs only inside a turn"
 
 
-@table("name", names.MODEL, names.GATE, names.ANSWERS)
+@table("name", names.MODEL, names.GATE, names.ANSWERS, names.REPLY)
 def test_turn_may_not_run_activities_for_another_turn(name: str) -> None:
     """Otherwise a turn could look up approvers or judge calls in another turn's name."""
     problem = own_problem(ActivityCaller(names.ACTOR_TURN, "turn/main/s/other", name, "1"), [TASKS[name]])
@@ -49,6 +50,7 @@ def test_turn_may_not_run_activities_for_another_turn(name: str) -> None:
     [AnswersTask(approval="main.s.other.c1.1")],
     [AnswersTask(approval="nothing")],
     [AnswersTask(approval=ApprovalKey(TURN, "c1.1").id, raw=decision(approval_id="main.s.other.c1.1"))],
+    [ReplyTask(ctx=pinned(), messages=(), approval="main.s.other.c1.1", message=1)],
     [{"ctx": {}}],
     [],
     [TASKS[names.MODEL], TASKS[names.MODEL]],

@@ -104,6 +104,24 @@ async def test_requests_are_withdrawn_from_a_terminal(served_cli: Cli) -> None:
     assert (late.code, late.out.strip()[:25]) == (1, "The request was withdrawn")
 
 
+async def test_agent_is_asked_and_its_answer_read_before_the_approval(served_cli: Cli) -> None:
+    card = await waiting_request(served_cli, "pay 650")
+    asked = await served_cli("question", card["code"], "Why this amount?", "--as", "ana")
+    assert (asked.code, asked.out.strip()) == (0, f"asked; `signoff show {card['code']}` has the answer")
+    shown = await served_cli("show", card["code"])
+    while "the agent answered" not in shown.out:
+        shown = await served_cli("show", card["code"])
+    assert "Why this amount?" in shown.out
+    assert "The invoice is due." in shown.out
+    unread = assert_one_sentence(await served_cli("approve", card["code"], "--as", "ana"))
+    assert "read the questions to the agent and its answers first" in unread
+    mark = shown.out.partition(" --thread ")[2].split()[0]
+    approved = await served_cli("approve", card["code"], "--thread", mark, "--as", "ana")
+    assert (approved.code, approved.out.strip()) == (0, "approved: Pay 650 EUR to Ana")
+    stranger = await served_cli("question", card["code"], "Why?", "--as", "rui")
+    assert stranger.code == 1
+
+
 async def test_turn_is_stopped_from_a_terminal(served_cli: Cli) -> None:
     card = await waiting_request(served_cli, "pay 930")
     ran = await served_cli("cancel", card["turn"])

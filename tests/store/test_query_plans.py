@@ -33,6 +33,7 @@ from signoff.store.inbound_queue import InboundQueue
 from signoff.store.questions.answers import Answers
 from signoff.store.questions.questions import OpenPlace, Questions, end_turn_questions
 from signoff.store.questions.request_lists import RequestLists
+from signoff.store.questions.request_messages import RequestMessages
 from signoff.store.questions.turn_stamps import TurnStamps
 from signoff.store.questions.turn_waits import TurnWaits
 from signoff.store.store import Store
@@ -49,6 +50,7 @@ from signoff.store.tables import (
     PAST_REQUESTS,
     QUESTION_READERS,
     QUESTIONS,
+    REQUEST_MESSAGES,
     TICKETS,
     UNINDEXED_REQUESTS,
     USES,
@@ -114,6 +116,8 @@ FILLED: Final[Mapping[Table, Values]] = {
         **spread_over(n, written_at=AGO)},
     BLOB_SESSIONS: lambda n: {"sha256": text_of("h", n), "tenant": literal("main"), "session": text_of("s", n),
         **spread_over(n, kept_at=AGO)},
+    REQUEST_MESSAGES: lambda n: {"approval": text_of("main.s.t.x", n), "number": literal(1),
+        "author": literal("approver"), "body": literal("{}"), **spread_over(n, written_at=AGO)},
     CALL_JOINS: lambda n: {"key": text_of("k", n), "turn": text_of("t", n), **spread_over(n, proposed_at=AGO)},
     PAST_REQUESTS: lambda n: {"approval": text_of("main.s.t.x", n), "stream": text_of("turn/main/s/t", n),
         "body": literal("{}"), "words": cast(text_of("every w", n), PAST_REQUESTS.c.words.type),
@@ -186,6 +190,8 @@ READS: Final[Mapping[str, Callable[[Store], Awaitable[Any]]]] = {
     "changed requests": lambda store: Questions(store).list_changed(time_from_millis(4 * AGO)),
     "overdue requests": page_after_all,
     "unanswered requests": lambda store: Questions(store).list_unanswered(-100.0, SOME, None),
+    "messages of a request": lambda store: RequestMessages(store).read(NAME),
+    "questions without an answer": lambda store: RequestMessages(store).list_unanswered(30.0, SOME),
     "end of a turn's requests": on_turn(end_turn_questions, turn=TURN),
     "owed answers": lambda store: Answers(store).list_owed(5.0, SOME),
     "an owed answer": lambda store: Answers(store).find_owed(NAME, "d77"),

@@ -199,3 +199,17 @@ async def test_invalid_roles_are_refused(urls: RoleUrls, tmp_path: Path) -> None
 
 def _newest() -> str:
     return max(file.stem.partition("_")[0] for file in Path(store.__file__).parent.glob("migrations/versions/r*.py"))
+
+
+@pytest.mark.postgres
+async def test_worker_speaks_for_the_agent_alone_and_gateway_for_approvers(urls: RoleUrls) -> None:
+    row = "INSERT INTO request_messages VALUES ('main.s.t.c1.1', {number}, '{author}', '{{}}', 1)"
+    await sql(urls.gateway, row.format(number=1, author="approver"))
+    await sql(urls.worker, row.format(number=2, author="agent"))
+    for url, author in ((urls.worker, "approver"), (urls.gateway, "agent")):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
+            await sql(url, row.format(number=3, author=author))
+    for url in (urls.worker, urls.gateway):
+        for change in ("UPDATE request_messages SET body = '[]'", "DELETE FROM request_messages"):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await sql(url, change)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from signoff.approvals.machine import refusal
+from signoff.approvals.machine import refusal, settled_receipt
 from signoff.contracts.approval import ApprovalRequest, RequestMessage
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.limits import REASON_CHARS
@@ -23,17 +23,24 @@ def unanswered(messages: Sequence[RequestMessage]) -> RequestMessage | None:
     return messages[-1] if messages and messages[-1].by == "approver" else None
 
 
+def questions_left(messages: Sequence[RequestMessage]) -> int:
+    return max(QUESTIONS - sum(each.by == "approver" for each in messages), 0)
+
+
 def question_problem(request: ApprovalRequest, messages: Sequence[RequestMessage], text: str) -> Receipt | None:
-    """Return why an approver cannot ask this now, or `None`. `request` is in its present state."""
+    """Return why an approver cannot ask this now, or `None`. `request` is in its present state.
+
+    A question does not move the deadline.
+    """
     if request.state != "pending":
-        return refusal(request, "already_decided")
+        return settled_receipt(request)
     if request.kind != "approval":
-        return refusal(request, "not_allowed")
+        return refusal(request, "not_allowed", "a request about an unknown outcome takes no questions")
     if not text.strip() or len(text) > REASON_CHARS:
         return refusal(request, "malformed", f"`text`: 1 to {REASON_CHARS} characters")
     if unanswered(messages) is not None:
         return refusal(request, "not_allowed", why="asked")
-    if sum(each.by == "approver" for each in messages) >= QUESTIONS:
+    if not questions_left(messages):
         return refusal(request, "not_allowed", why="questions")
     return None
 

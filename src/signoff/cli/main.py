@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "approve": ("signoff.cli.http.inbox", "Approve a request."),
     "deny": ("signoff.cli.http.inbox", "Deny a request with a reason."),
     "happened": ("signoff.cli.http.inbox", "Report that a call of unknown outcome happened."),
+    "question": ("signoff.cli.http.inbox", "Ask the agent about its waiting request."),
     "withdraw": ("signoff.cli.http.inbox", "Withdraw a request, so that its call does not run."),
     "decisions": ("signoff.cli.http.decisions", "Search and export past requests."),
     "turns": ("signoff.cli.http.turns", "List turns, newest first."),

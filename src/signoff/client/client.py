@@ -267,6 +267,7 @@ class Client:
         remember: GrantRequest | None = None,
         confirm: str = "",
         seen: str | None = None,
+        thread: str | None = None,
         delivery: str = "",
     ) -> Receipt:
         """Approve a request. Returns a receipt, also if the approval does not count.
@@ -275,10 +276,10 @@ class Client:
         not happen, and lets it run again.
 
         A name means the current request, and counts only if its card shows every value. A request that was read in full
-        counts as seen. `confirm` is a value of the card, for policies that require it typed. Raises `NotFound` for an
-        unknown name.
+        counts as seen, with its `thread` of questions and answers. `confirm` is a value of the card, for policies that
+        require it typed. Raises `NotFound` for an unknown name.
         """
-        given = {"edited_args": edited_args, "confirm": confirm, "remember": remember, "seen": seen}
+        given = {"edited_args": edited_args, "confirm": confirm, "remember": remember, "seen": seen, "thread": thread}
         return await self._decide(request, by, verdict="approved", reason=reason, delivery_id=delivery, **given)
 
     async def deny(
@@ -368,6 +369,15 @@ class Client:
         return await self._transport.receipt(
             f"/v1/approvals/{_quote_part(name)}/withdraw", _drop_empty({"reason": reason}), by
         )
+
+    async def question(self, request: ApprovalRequest | str, text: str, *, by: str = "") -> Receipt:
+        """Ask the agent about its waiting request. Returns a receipt.
+
+        For approvers, at most three times. The agent's answer appears in `messages` of the request. Approvals of the
+        request as read before do not count.
+        """
+        name = request if isinstance(request, str) else request.id
+        return await self._transport.receipt(f"/v1/approvals/{_quote_part(name)}/messages", {"text": text}, by)
 
     async def grants(self, *, every: bool = False, tenant: str = "") -> list[Grant]:
         """List remembered answers, newest first. `every` includes expired, used up and revoked ones."""
@@ -479,9 +489,9 @@ class Client:
     async def _decide(self, named: ApprovalRequest | str, by: str, **given: Any) -> Receipt:
         """The decision counts for no later question."""
         request = await self.request(named) if isinstance(named, str) else named
-        if given.get("seen") is None and given["verdict"] == "approved" and not isinstance(named, str):
-            # A full request holds every value. A name shows none.
-            given["seen"] = request.seen
+        if given["verdict"] == "approved" and not isinstance(named, str):
+            # A full request holds every value and message. A name shows none.
+            given = given | {name: getattr(request, name) for name in ("seen", "thread") if given.get(name) is None}
         body = {name: value for name, value in given.items() if value is not None}
         draft = _draft(revision=request.revision, question_hash=request.question_hash, **body)
         return await self._transport.receipt(

@@ -16,7 +16,7 @@ ReceiptCode = Literal[
 
 ReceiptReason = Literal[
     "", "edit", "remember", "passed_on", "unseen", "begun", "enough", "withdraw", "late", "reason", "preview",
-    "thread", "asked", "questions", "undo_late", "undo_other",
+    "thread", "asked", "questions", "external", "gone", "undo_late", "undo_other",
 ]  # fmt: skip
 """Why an answer does not count, in more detail than its code.
 
@@ -25,6 +25,7 @@ ReceiptReason = Literal[
 - `withdraw`: another person's request. `late`: given in time, but read too late. `reason`: a denial needs a reason.
 - `preview`: an approval needs a preview, and there is none. `thread`: there is a newer message about the request.
 - `asked`: the agent has still to answer a question. `questions`: the approvers have asked all their questions.
+- `external`: an external agent answers no questions here. `gone`: its turn does not wait for this request.
 - `undo_late`, `undo_other`: undoes a denial too late, or that of another person or browser session.
 """
 

@@ -194,6 +194,12 @@ class WithdrawBody(RequestBody):
     reason: str = Field(default="", max_length=REASON_CHARS, description="Stored with the request. The agent reads it.")
 
 
+class QuestionBody(RequestBody):
+    """Ask the agent about its waiting request."""
+
+    text: str = Field(min_length=1, max_length=REASON_CHARS, description="The question. The agent's model reads it.")
+
+
 class FreezeBody(RequestBody):
     """Deny everything in a tenant until the freeze ends."""
 

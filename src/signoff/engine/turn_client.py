@@ -211,12 +211,12 @@ class TurnClient(RunClient):
         name = f"{owed.number}:{key.call}:{hint.revision}:{owed.vote.at.isoformat()}"
         return await self.deliver(key, name, hint.model_dump(mode="json"))
 
-    async def announce(self, approval_id: str) -> Receipt:
-        """Have a turn read the questions of approvers. Raises as `wake`."""
+    async def announce(self, approval_id: str, revision: int) -> Receipt:
+        """Have a turn read the approvers' question about the waiting `revision`. Raises as `wake`."""
         key = parse_approval_id(approval_id)
         if key is None:
             return malformed_receipt("`approval_id`: no such id", approval_id)
-        hint = Wake(approval_id=approval_id, revision=1, number=0)
+        hint = Wake(approval_id=approval_id, revision=revision, number=0)
         return await self.deliver(key, f"asked:{uuid.uuid4().hex}", hint.model_dump(mode="json"))
 
     async def deliver(self, key: ApprovalKey, name: str, body: dict[str, Any]) -> Receipt:

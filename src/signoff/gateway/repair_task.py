@@ -16,7 +16,6 @@ from signoff.engine.turn_list import suspended_page, suspended_turns, turn_row
 from signoff.formats.replace import replace
 from signoff.gateway.approvals.answer_handover import AnswerHandover
 from signoff.gateway.approvals.decision_service import DecisionService
-from signoff.gateway.approvals.question_service import QuestionService
 from signoff.gateway.deps import GatewayDeps
 from signoff.store.call_joins import CallJoins
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
@@ -35,8 +34,6 @@ OWED_AT_ONCE: Final = 10_000
 """Largest number of answers in one step."""
 RAW_AT_ONCE: Final = 100
 """Largest number of raw answers in one step."""
-ASKED_AGAIN_SECONDS: Final = 30.0
-"""The age of a question without an answer, in seconds, at which its turn is woken again."""
 SWEEP_SECONDS: Final = 120.0
 SETTLED: Final = timedelta(minutes=1)
 """Younger questions may still be in transit."""
@@ -66,7 +63,6 @@ class AnswerDispatcher:
         self._handover = AnswerHandover(deps.store, deps.client)
         self._answers = Answers(deps.store)
         self._raw = RawAnswers(deps.store)
-        self._questions = QuestionService(deps)
         self._failed: dict[str, _Failed] = {}
 
     async def run(self) -> None:
@@ -85,7 +81,6 @@ class AnswerDispatcher:
         """
         for raw in await self._raw.list_untaken(RAW_AT_ONCE):
             await self._decisions.take_raw(raw)
-        await self._questions.announce_unanswered(max(older_than, ASKED_AGAIN_SECONDS), RAW_AT_ONCE)
         owed: dict[str, list[OwedAnswer]] = {}
         for each in await self._answers.list_owed(older_than, OWED_AT_ONCE):
             owed.setdefault(each.approval, []).append(each)

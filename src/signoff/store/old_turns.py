@@ -27,6 +27,7 @@ from signoff.store.tables import (
     QUESTIONS,
     RAW_ANSWERS,
     RAW_RECEIPTS,
+    REQUEST_MESSAGES,
     TICKETS,
     USES,
     StoreClock,
@@ -148,7 +149,7 @@ def remove_turn(connection: Connection, turn: TurnKey, before: int) -> RemovedRo
     _delete(connection, OPENED_VALUES, OPENED_VALUES.c.question_hash.in_(hashes))
     cards = _delete(connection, DELIVERIES, DELIVERIES.c.approval.in_(approvals))
     answers = _delete(connection, ANSWERS, ANSWERS.c.approval.in_(approvals))
-    for table in (RAW_ANSWERS, RAW_RECEIPTS, QUESTION_READERS):
+    for table in (RAW_ANSWERS, RAW_RECEIPTS, REQUEST_MESSAGES, QUESTION_READERS):
         _delete(connection, table, table.c.approval.in_(approvals))
     remove_past_of(connection, turn)
     _delete(connection, QUESTIONS, QUESTIONS.c.approval.in_(approvals))

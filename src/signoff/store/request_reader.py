@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn
 from signoff.approvals.binding import digest_with
 from signoff.approvals.card import NO_AMOUNT, Amount, card_amount, draw_card, effect_sentence
 from signoff.approvals.digest import digest_mark, doubt_digest
+from signoff.approvals.request_thread import hash_thread
 from signoff.contracts.approval import JUDGED_SECONDS, ApprovalRequest, Card, Question
 from signoff.contracts.call import LateReport
 from signoff.contracts.canonical_json import NotCanonical
@@ -30,6 +31,7 @@ from signoff.store.content_store import load
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions
 from signoff.store.questions.request_lists import PIECE, RequestLists, TurnRows
+from signoff.store.questions.request_messages import RequestMessages
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 
@@ -86,6 +88,7 @@ class RequestReader:
         self._declares = declares
         self._rows = Questions(store)
         self._lists = RequestLists(store)
+        self._messages = RequestMessages(store)
         self._verifier = verifier
         self.development = development
 
@@ -111,7 +114,13 @@ class RequestReader:
 
     async def draw(self, found: ProvedQuestion) -> LoadedRequest:
         question, args, declaration, rows = found.question, found.args, found.declaration, found.rows
-        request = replace(found.request, card=await self._card(question, declaration, args))
+        messages = await self._messages.read(question.id)
+        request = replace(
+            found.request,
+            card=await self._card(question, declaration, args),
+            messages=messages,
+            thread=hash_thread(messages),
+        )
         old = rows.revision(question.edit_of) if question.edit_of else None
         if old is not None:
             before = await self._card(old, declaration, await load(self._store, old.args))

@@ -204,7 +204,7 @@ _GATEWAY: Final = {
     USES: _READ,
     GRANT_USES: _READ,
     ANSWERS: Rights(select=True, insert=True, update=_only(ANSWERS, "handed_at", "voided_at")),
-    REQUEST_MESSAGES: _ADD,
+    REQUEST_MESSAGES: Rights(select=True, insert=True, added="author = 'approver'"),
     RAW_ANSWERS: _READ,
     RAW_RECEIPTS: _ADD,
     GRANTS: Rights(select=True, insert=True, update=_only(GRANTS, "revoked_by", "revoked_at")),

@@ -196,6 +196,10 @@ def _delivery(of: _Facts) -> str:
     return words + (f" ({of.get('code')})" if of.get("code", "") else "")
 
 
+def _message(of: _Facts) -> str:
+    return of.text("entry.message.agent" if of.get("by") == "agent" else "entry.message")
+
+
 def _write_retired(of: _Facts) -> str:
     return of.text("entry.retired", n=str(of.get("records")), signer=of.get("key_id"))
 
@@ -228,6 +232,7 @@ _KINDS: Final[Mapping[str, Callable[[_Facts], str]]] = {
     "in_doubt": _doubt,
     "ending": _write_ending,
     "delivery": _delivery,
+    "message": _message,
     "admin": _act,
     "policy": _write_snapshot,
     "people": _write_snapshot,

@@ -1,6 +1,6 @@
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.content import text_of
-from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
+from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results, say
 
 PIN = "4711-very-secret"
 
@@ -39,6 +39,8 @@ def react(request: CompletionRequest) -> Completion:
     settled = results(request)
     if settled:
         return respond("; ".join(f"{part.code} {text_of(part.value)}".strip() for part in settled))
+    if "An approver asks" in last_user_text(request):
+        return say("The invoice is due.")
     word, _, rest = last_user_text(request).partition(" ")
     if word == "pay":
         return calls(("pay", {"amount": int(rest), "to": "Ana", "pin": PIN}), text="Ana wants her money.")

@@ -9,6 +9,7 @@ from question_kit import put, question, take
 from sqlalchemy import BigInteger, Connection, Table, event, func, select, text, update
 
 from signoff.approvals.digest import question_hash
+from signoff.contracts.approval import RequestMessage
 from signoff.contracts.call import REQUIRES_APPROVAL, CallOutcome
 from signoff.contracts.decision import GrantRequest
 from signoff.contracts.grant import GrantScope
@@ -21,6 +22,7 @@ from signoff.store.delivery_queue import DeliveryQueue, NewDelivery
 from signoff.store.grants import Grants, write_grant
 from signoff.store.old_turns import RemovedRows, is_old, remove_blobs, remove_grants, remove_turn, remove_uses
 from signoff.store.questions.opened_values import OpenedValues
+from signoff.store.questions.request_messages import add_message
 from signoff.store.store import Store, open_store
 from signoff.store.tables import (
     ANSWERS,
@@ -31,6 +33,7 @@ from signoff.store.tables import (
     METADATA,
     OPENED_VALUES,
     QUESTIONS,
+    REQUEST_MESSAGES,
     TICKETS,
     USES,
     StoreClock,
@@ -82,6 +85,8 @@ async def settled(store: Store, turn: TurnKey = TURN) -> None:
     for card in await cards.of_request(approval):
         await cards.drop(card.token)
     await OpenedValues(store).add(question_hash(asked), "main", "ana", 1)
+    message = RequestMessage(number=0, by="approver", text="Why?", revision=1)
+    await store.run(partial(add_message, approval=approval, message=message))
     key = f"key-{turn.turn}"
     use = LIMIT._replace(turn=turn.turn)
     claim = await store.claim(key, workflow=turn.workflow_id, call="c1.1", tool="pay", nonce="n", use=use)
@@ -96,7 +101,7 @@ async def test_old_turn_is_removed_whole_and_its_neighbor_stays(store: Store) ->
     limit = await before(store)
     removed = await store.run(partial(remove_turn, turn=TURN, before=limit))
     assert removed == RemovedRows(questions=1, answers=1, cards=1, tickets=1)
-    tables = (QUESTIONS, ANSWERS, DELIVERIES, OPENED_VALUES, TICKETS)
+    tables = (QUESTIONS, ANSWERS, DELIVERIES, OPENED_VALUES, REQUEST_MESSAGES, TICKETS)
     assert [await count(store, table) for table in tables] == [1] * len(tables)
     assert [each.key for each in await store.tickets_of_turn(OTHER.workflow_id)] == ["key-u"]
     # A use counts against the limit even if its turn is removed.

@@ -1,4 +1,4 @@
-"""`inbox`, `approve`, `deny`, `happened` and `withdraw`."""
+"""`inbox`, `approve`, `deny`, `happened`, `question` and `withdraw`."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ import typer
 
 from signoff.approvals.argument_rows import plural
 from signoff.cli.http.gateway_client import gateway_client
-from signoff.cli.terminal.card_lines import check_seen
+from signoff.cli.terminal.card_lines import check_seen, check_thread
 from signoff.cli.terminal.edit_options import arguments_text, change_lines, edit_text, read_settings
 from signoff.cli.terminal.options import Answerer, AsJson, Url
 from signoff.cli.terminal.output import Output, run
@@ -43,7 +43,8 @@ class ArgumentChange:
 class CommandAnswer:
     """An answer from the command line.
 
-    `confirm` is the repeated value, `seen` the proof that `signoff show` prints below all values.
+    `confirm` is the repeated value, `seen` the proof that `signoff show` prints below all values. `thread` is the mark
+    that it prints below all questions and answers.
     """
 
     verdict: Verdict
@@ -54,6 +55,7 @@ class CommandAnswer:
     confirm: str = ""
     change: ArgumentChange = ArgumentChange()
     seen: str = ""
+    thread: str = ""
 
 
 Names = Annotated[
@@ -91,6 +93,7 @@ def approve(
     reason: Annotated[str, typer.Option(help="Why; kept with the decision.")] = "",
     confirm: Annotated[str, typer.Option(help="For requests that ask for it: a value of the card, typed again.")] = "",
     seen: Annotated[str, typer.Option(help="For incomplete cards: the proof that `signoff show` prints.")] = "",
+    thread: Annotated[str, typer.Option(help="After questions: the mark that `signoff show` prints.")] = "",
     settings: Settings = None,
     nulls: Nulls = None,
     editor: Annotated[bool, typer.Option("--edit", help="Change the arguments first, as JSON in $EDITOR.")] = False,
@@ -109,11 +112,11 @@ def approve(
     """
     wish = _wish(remember, where, lasting, uses, everywhere)
     change = ArgumentChange(read_settings(settings or (), nulls or ()), editor)
-    if seen and len(names) > 1:
-        raise typer.BadParameter("this is of one request alone", param_hint="--seen")
+    if (seen or thread) and len(names) > 1:
+        raise typer.BadParameter("this is of one request alone", param_hint="--seen/--thread")
     if change and len(names) > 1:
         raise typer.BadParameter("only one request at a time can be changed", param_hint="--set/--edit")
-    answer = CommandAnswer("approved", person, reason, remember=wish, confirm=confirm, change=change, seen=seen)
+    answer = CommandAnswer("approved", person, reason, "", wish, confirm, change, seen, thread)
     run(lambda out: _decide(out, names, answer, url), as_json=as_json)
 
 
@@ -153,6 +156,18 @@ def happened(
 
 
 @app.command()
+def question(
+    name: Annotated[str, typer.Argument(metavar="ID", help="A short code such as K7Q-2FM, or an approval id.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The question.")],
+    person: Answerer = "",
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the agent about its waiting request, at most three times. `show` has the answer, and the mark to approve."""
+    run(lambda out: _question(out, name, text, person, url), as_json=as_json)
+
+
+@app.command()
 def withdraw(
     names: Names,
     reason: Annotated[str, typer.Option(help="The reason, stored with the request and sent to the agents.")] = "",
@@ -182,6 +197,14 @@ def _elsewhere(others: list[WaitingCard]) -> str:
         return '`signoff ask "..."` starts a turn'
     asked = ", ".join(sorted({clean(each) for card in others for each in card.approvers}))
     return f"{plural(len(others), 'request')} for {asked}: `signoff inbox --as PERSON` in development, else their token"
+
+
+async def _question(out: Output, name: str, text: str, person: str, url: str | None) -> int:
+    async with gateway_client(url) as client:
+        receipt = await client.question(name, text, by=person)
+    asked = receipt.status == "accepted"
+    out.show(receipt, f"asked; `signoff show {clean(name)}` has the answer" if asked else receipt_line(receipt))
+    return 0 if asked else 1
 
 
 async def _withdraw(out: Output, names: list[str], reason: str, person: str, url: str | None) -> int:
@@ -248,6 +271,7 @@ async def _send(out: Output, client: Client, request: ApprovalRequest, answer: C
         remember=answer.remember,
         confirm=answer.confirm,
         seen=check_seen(request, answer.seen) if request.state == "pending" else "",
+        thread=check_thread(request, answer.thread) if request.state == "pending" else "",
     )
 
 

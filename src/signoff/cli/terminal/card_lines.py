@@ -11,9 +11,10 @@ from signoff.approvals.quorum import progress
 from signoff.approvals.unseen_values import SEEN_CHARS, SEEN_NEEDED, FullValue, every_value
 from signoff.cli.terminal.edit_options import change_lines
 from signoff.cli.terminal.tables import ago, clean, clock, groups_text, state_text, until
-from signoff.contracts.approval import ApprovalRequest, Vote
+from signoff.contracts.approval import ApprovalRequest, RequestMessage, Vote
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import show_code
+from signoff.contracts.limits import REASON_CHARS
 from signoff.languages.catalogue import ENGLISH
 from signoff.texts.endings import undeclared_words
 from signoff.texts.reasons import rule_expression, rule_words
@@ -60,6 +61,17 @@ def check_seen(request: ApprovalRequest, written: str) -> str:
         hint = f"`signoff show {show_code(request.code)}` shows all of them and the option to add"
         raise Refused(f"{SEEN_NEEDED}; {hint}", code="malformed")
     return request.seen
+
+
+def check_thread(request: ApprovalRequest, written: str) -> str:
+    """Return the hash of the questions and answers if they were on a screen; "" without any.
+
+    `written` is the text that `card_lines` prints below them. Raises `Refused` if it does not match.
+    """
+    if request.thread and (len(written) < SEEN_CHARS or not request.thread.startswith(written)):
+        hint = f"`signoff show {show_code(request.code)}` shows them and the option to add"
+        raise Refused(f"read the questions to the agent and its answers first; {hint}", code="stale")
+    return request.thread
 
 
 def _values(request: ApprovalRequest) -> list[FullValue]:
@@ -116,6 +128,7 @@ def _course(request: ApprovalRequest, now: datetime) -> Facts:
         if found.open and request.state == "pending":
             rows.append(("still needed", groups_text(found.open)))
     rows += [("answered", _vote(vote)) for vote in request.votes]
+    rows += [_message(message) for message in request.messages]
     if request.state == "pending" and request.allow_remember:
         rows.append(("remember", "the next matching calls may get the same answer: --remember"))
     return rows
@@ -149,10 +162,17 @@ def _vote(vote: Vote) -> str:
     return f"{vote.verdict} by {who} at {clock(vote.at)}" + (f": {clean(vote.reason)}" if vote.reason else "")
 
 
+def _message(message: RequestMessage) -> tuple[str, RenderableType]:
+    agent = message.by == "agent"
+    who = "the agent answered" if agent else f"{clean(message.name or message.subject)} asked"
+    return who, Text(clean(message.text, REASON_CHARS) or "(no answer)", style="italic" if agent else "")
+
+
 def _todo(request: ApprovalRequest) -> list[str]:
     code = show_code(request.code)
     # Printed only below the complete list of values, so it proves that the list was on a screen.
     seen = f" --seen {request.seen[:SEEN_CHARS]}" if request.seen and not request.card.whole else ""
+    seen += f" --thread {request.thread[:SEEN_CHARS]}" if request.thread else ""
     if request.kind == "in_doubt":
         return [
             f"signoff happened {code} --result ...    it happened",

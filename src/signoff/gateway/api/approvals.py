@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.names import DEFAULT_DECIDER
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.requests import BatchBody, WithdrawBody
+from signoff.contracts.requests import BatchBody, QuestionBody, WithdrawBody
 from signoff.contracts.responses import ApprovalList, BatchReceipts
 from signoff.gateway.api.faults import FAULTS, RECEIPTS
 from signoff.gateway.approvals.api_attempts import (
@@ -20,6 +20,7 @@ from signoff.gateway.approvals.api_attempts import (
 )
 from signoff.gateway.approvals.decision_parser import parse_draft
 from signoff.gateway.approvals.decision_service import DecisionService
+from signoff.gateway.approvals.question_service import QuestionService
 from signoff.gateway.approvals.value_check import whole_request
 from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, channel_of, own_tenant, person_of, scopes_of
 from signoff.gateway.auth.dependencies import As, Deps, TokenDecider, TokenReader
@@ -135,6 +136,28 @@ async def withdraw_one(
     if isinstance(named, Receipt):
         return _answer(await note_attempt(deps, named, attempt), response, words)
     return _answer(await DecisionService(deps).withdraw(*named, body.reason), response, words)
+
+
+@router.post("/{approval}/messages", summary="Ask the agent about its request", responses=RECEIPTS)
+async def ask_agent(
+    approval: str,
+    body: QuestionBody,
+    request: Request,
+    response: Response,
+    deps: Deps,
+    caller: TokenDecider,
+    as_person: As = None,
+) -> Receipt:
+    """For approvers, at most three times. The agent's answer appears in `messages` of the request.
+
+    An approval then needs its `thread`.
+    """
+    channel = channel_of(request)
+    attempt = ApiAttempt(caller, as_person, None, body.model_dump_json(), channel)
+    named, words = await find_named(deps, approval, attempt), _words(request, deps, caller)
+    if isinstance(named, Receipt):
+        return _answer(await note_attempt(deps, named, attempt), response, words)
+    return _answer(await QuestionService(deps).ask(*named, body.text, channel), response, words)
 
 
 def _answer(receipt: Receipt, response: Response, words: Formatter) -> Receipt:

@@ -197,6 +197,8 @@ def _alone(card: CardPage) -> str:
         return "batch.alone.doubt"
     if card.unseen:
         return "batch.alone.unseen"
+    if card.thread:
+        return "batch.alone.thread"
     return "batch.alone.typed" if needs_typing(card.request) else ""
 
 

@@ -8,11 +8,12 @@ from typing import Any, Final
 from signoff.approvals.confirmation import is_money, needs_typing, row_to_type
 from signoff.approvals.machine import deciding_votes
 from signoff.approvals.quorum import progress
-from signoff.contracts.approval import ApprovalRequest, Vote
+from signoff.approvals.request_thread import questions_left, unanswered
+from signoff.contracts.approval import ApprovalRequest, RequestMessage, Vote
 from signoff.contracts.decision import at_least
 from signoff.contracts.ids import show_code
 from signoff.engine.kill_switch import OPERATOR
-from signoff.formats.visible_text import ELLIPSIS
+from signoff.formats.visible_text import ELLIPSIS, whole_line
 from signoff.gateway.approvals.secret_masks import masked_args
 from signoff.gateway.approvals.value_tables import ValueTable
 from signoff.gateway.auth.person_lookup import display_name
@@ -57,6 +58,16 @@ class VoteLine:
 
 
 @dataclass(frozen=True)
+class AskedLine:
+    """One message about the request: an approver's question, or the agent's answer."""
+
+    by_agent: bool
+    speaker: str
+    lines: tuple[str, ...]
+    when: FormattedTime | None
+
+
+@dataclass(frozen=True)
 class CardEnding:
     """The end of a request."""
 
@@ -77,7 +88,8 @@ class CardPage:
     """All contents of a card. `version` changes when a shown card becomes wrong.
 
     `unseen` describes values that are not drawn, next to the button. `opened` says whether this visitor has opened them
-    all. `own_verdict` is the visitor's vote while the request waits for others, and `own_answer` its text.
+    all. `own_verdict` is the visitor's vote while the request waits for others, and `own_answer` its text. `asks` is
+    the number of questions that the visitor can still ask, 0 while one is `unanswered`.
     """
 
     request: ApprovalRequest
@@ -125,6 +137,9 @@ class CardPage:
     deliveries: tuple[DeliveryLine, ...]
     undo_seconds: float
     similar: SimilarView | None
+    thread: tuple[AskedLine, ...]
+    unanswered: bool
+    asks: int
 
 
 def card_page(
@@ -137,15 +152,17 @@ def card_page(
     unopened: int = 0,
     undo_seconds: float = 0.0,
     preview: PreviewView | None = None,
+    *,
     first: Sequence[str] = (),
     compared: str = "",
     similar: SimilarView | None = None,
+    external: bool = False,
 ) -> CardPage:
     """`args` are the loaded arguments, or `None` if unavailable.
 
     `unopened` is the number of pages of values that the visitor must still open before an approval. `undo_seconds` is
     the time left to undo the visitor's denial. `first` are the arguments at the top. `compared` are the values
-    that made the rule ask.
+    that made the rule ask. `external` is whether the agent runs elsewhere.
     """
     formatter = visitor.formatter
     language = formatter.language
@@ -154,6 +171,8 @@ def card_page(
     pending = request.state == "pending"
     own_verdict = _own_verdict(request, visitor) if pending else ""
     keys, rows = key_rows(value_rows(request, masked_args(args, request.secrets), formatter), request, first)
+    is_asked = unanswered(request.messages) is not None
+    is_asker = pending and request.kind == "approval" and not eligibility.code
     return CardPage(
         request=request,
         version=version_of(request, line),
@@ -203,7 +222,18 @@ def card_page(
         deliveries=deliveries,
         undo_seconds=undo_seconds,
         similar=similar,
+        thread=tuple(_asked_line(each, visitor) for each in request.messages),
+        unanswered=pending and is_asked,
+        asks=0 if external or is_asked or not is_asker else questions_left(request.messages),
     )
+
+
+def _asked_line(message: RequestMessage, visitor: Visitor) -> AskedLine:
+    language, by_agent = visitor.formatter.language, message.by == "agent"
+    lines = tuple(map(whole_line, message.text.splitlines())) or (text("ask.no_answer", language),)
+    named = _name_person(whole_line(message.name or message.subject), message.subject, visitor)
+    when = visitor.formatter.moment(message.at) if message.at else None
+    return AskedLine(by_agent, text("ask.agent", language) if by_agent else named, lines, when)
 
 
 def _sentences(remarks: Sequence[str]) -> str:
@@ -228,6 +258,7 @@ def version_of(request: ApprovalRequest, line: CallLine | None) -> str:
     """Return a text that changes when a card on a screen becomes wrong."""
     votes = "".join(f"{vote.subject}{vote.verdict}" for vote in request.votes)
     course = f"{request.reminded}{request.escalated:d}{request.extended:d}{request.late_report is not None:d}"
+    course += f"{len(request.messages)}"
     return f"{request.revision}-{request.state}-{votes}-{course}-{line.state if line is not None else ''}"
 
 

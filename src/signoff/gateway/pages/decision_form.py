@@ -49,6 +49,7 @@ def draft_in(form: Mapping[str, str], approval_id: str, verdict: Verdict, langua
         "reason": form.get("reason", "").strip()[:REASON_CHARS],
         "revision": int(form["revision"][:_DIGITS]) if form.get("revision", "").isdecimal() else None,
         "question_hash": form.get("question_hash", ""),
+        "thread": form.get("thread", ""),
         "delivery_id": form.get("delivery", ""),
         "remember": None if happened else remember_in(form, language),
         "result": form.get("result", "").strip()[:REASON_CHARS] if happened else "",

@@ -64,6 +64,9 @@ async def send_edit(request: Request, approval: str, site: CurrentSite, visitor:
     shown = (form.get("revision"), form.get("question_hash"))
     if shown != (str(opened.request.revision), opened.request.question_hash):
         return _over(site, opened, visitor, note=text("receipt.stale", language), status=409)
+    if form.get("thread") != opened.request.thread:
+        why = text("why.thread", language)
+        return _over(site, opened, visitor, note=text("note.refused", language, why=why), status=409)
     typed = _read(site, opened, form)
     step = form.get("step") if form.get("step") in STEPS else "review"
     if step == "write":
@@ -102,7 +105,9 @@ async def _approve(
     site: Site, opened: OpenedRequest, visitor: Visitor, typed: ParsedArguments, form: Mapping[str, str]
 ) -> Response:
     language = visitor.formatter.language
-    plain = {name: form.get(name, "") for name in ("revision", "question_hash", "delivery", "reason", "typed")}
+    plain = {
+        name: form.get(name, "") for name in ("revision", "question_hash", "thread", "delivery", "reason", "typed")
+    }
     draft = draft_in(plain, opened.request.id, "approved", language)
     changed = edited_request(opened.request, typed.written, site.deps.catalog)
     if note := typing_note(changed, draft, visitor):

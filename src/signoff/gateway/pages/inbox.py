@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from signoff.approvals.request_state import INBOX
 from signoff.contracts.decision import at_least
 from signoff.contracts.errors import BadRequest, NotFound, ServerUnavailable, SignoffError
 from signoff.contracts.ids import parse_approval_id
@@ -16,6 +17,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionDraft
 from signoff.contracts.responses import WaitingCard
 from signoff.gateway.approvals.decision_service import DecisionService
+from signoff.gateway.approvals.question_service import QuestionService
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.auth.streams import stream_events
@@ -159,6 +161,21 @@ async def undo_card(request: Request, approval: str, site: CurrentSite, visitor:
     return await _answer(site, visitor, approval, receipt)
 
 
+@router.post("/approvals/{approval}/ask", dependencies=[PAGE_DECIDE])
+async def ask_agent(request: Request, approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """Ask the agent about its request."""
+    own_approval(visitor, approval)
+    form = await read_form(request)
+    if not visitor.opened(str(form.get("token", "")), f"ask {approval}"):
+        note = text("note.out_of_date", visitor.formatter.language)
+        return await _card_page(site, visitor, approval, note=note, status=403)
+    words = str(form.get("question", "")).replace("\r\n", "\n")
+    receipt = await QuestionService(site.deps).ask(approval, visitor.person, words, INBOX)
+    if receipt.status == "accepted":
+        return RedirectResponse(f"/approvals/{approval}#ask-title", status_code=303)
+    return await _answer(site, visitor, approval, receipt)
+
+
 @router.get("/live/waiting", dependencies=[PAGE_READ])
 async def follow_waiting(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
     """Send an event `waiting` when the list changes. The page then reloads the list."""
@@ -242,6 +259,7 @@ def _card_context(card: CardPage, visitor: Visitor, rows: Sequence[InboxRow]) ->
         "uses": USES,
         "withdraw_token": visitor.token(f"withdraw {request.id}"),
         "undo_token": visitor.token(f"undo {request.id}"),
+        "ask_token": visitor.token(f"ask {request.id}"),
         # Makes repeats of one form count once.
         "delivery": secrets.token_hex(16),
         "talk": ".".join(key.turn) if key is not None else "",

@@ -78,7 +78,7 @@ async def decide_by_link(request: Request, written: str, site: CurrentSite) -> R
     if card.request.state == "pending" and not card.decides:
         return await _page(site, opened, note=card.why_not, status=403)
     # Ignore other fields of a card's form: a link's page remembers no answers.
-    plain = {name: form.get(name, "") for name in ("question_hash", "reason", "typed")}
+    plain = {name: form.get(name, "") for name in ("question_hash", "thread", "reason", "typed")}
     plain |= {"revision": str(link.revision), "delivery": delivery_of(written)}
     draft = draft_in(plain, link.approval, verdict, language)
     if verdict == "approved" and (note := typing_note(card.request, draft, visitor)):
@@ -194,6 +194,7 @@ async def _page(site: Site, opened: OpenedLink, *, note: str = "", status: int =
         "token": visitor.token(opened.purpose),
         "withdraw_token": "",
         "undo_token": "",
+        "ask_token": "",
         "delivery": "",
         "talk": "",
     }

@@ -8,6 +8,7 @@ from signoff.approvals.request_state import find_denial, undo_seconds
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, parse_approval_id
+from signoff.gateway.approvals.question_service import is_external
 from signoff.gateway.approvals.rule_values import rule_values
 from signoff.gateway.approvals.value_check import unopened_pages
 from signoff.gateway.auth.visitor import Visitor
@@ -65,6 +66,7 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor, base:
         first=loaded.declaration.get("card", {}).get("first", ()),
         compared=rule_values(request, args, deps.catalog, visitor.formatter),
         similar=similar,
+        external=is_external(deps.catalog, request.actor),
     )
     return OpenedRequest(request, args, page)
 

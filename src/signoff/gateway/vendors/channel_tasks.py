@@ -25,6 +25,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.gateway.approvals.approval_links import LINK_KEY, ApprovalLink, make_link
 from signoff.gateway.approvals.decision_service import DecisionService
+from signoff.gateway.approvals.question_repeater import QuestionRepeater
 from signoff.gateway.audit_writer import record
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.repair_task import AnswerDispatcher, RequestSweep
@@ -51,15 +52,18 @@ async def run_channels(
     Yields the receiver of vendors' messages, or `None` if there is no channel. A failing task does not end the block.
     It is logged, and restarts after a pause.
     """
-    answers = asyncio.create_task(run_forever("the dispatcher of answers", AnswerDispatcher(deps).run))
+    tasks = [
+        asyncio.create_task(run_forever("the dispatcher of answers", AnswerDispatcher(deps).run)),
+        asyncio.create_task(run_forever("the repeater of questions", QuestionRepeater(deps).run)),
+    ]
     if not channels:
-        sweep = asyncio.create_task(run_forever("the sweep of requests", RequestSweep(deps, None).run))
+        tasks.append(asyncio.create_task(run_forever("the sweep of requests", RequestSweep(deps, None).run)))
         try:
             yield None
         finally:
-            for task in (answers, sweep):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(answers, sweep, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
         return
     log = AuditLog(deps.store)
     hold = deps.settings.words_hold
@@ -74,8 +78,7 @@ async def run_channels(
     )
     receiver = InboundReceiver(deps.store, channels, log.append, deps.clock, processor.wake)
     dispatcher = _dispatcher(deps, channels, rules)
-    tasks = [
-        answers,
+    tasks += [
         asyncio.create_task(run_forever("the dispatcher of cards", dispatcher.run)),
         asyncio.create_task(run_forever("the processor of answers", processor.run)),
         asyncio.create_task(run_forever("the sweep of requests", RequestSweep(deps, dispatcher).run)),

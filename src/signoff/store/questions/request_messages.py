@@ -1,6 +1,6 @@
 """Stores approvers' questions about waiting requests, and the agents' answers."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, insert, select
 
@@ -8,11 +8,21 @@ from signoff.contracts.approval import RequestMessage
 from signoff.formats.replace import replace
 from signoff.store.change_notices import note_change
 from signoff.store.store import Store
-from signoff.store.tables import REQUEST_MESSAGES, StoreClock, time_from_millis
+from signoff.store.tables import NOW, QUESTIONS, REQUEST_MESSAGES, time_from_millis
 
+ASKED_FOR_SECONDS: Final = 86_400.0
+"""The age, in seconds, from which a question without an answer is no longer listed: the list stays short."""
 _OF: Final = (
     select(REQUEST_MESSAGES).where(REQUEST_MESSAGES.c.approval == bindparam("of")).order_by(REQUEST_MESSAGES.c.number)
 )
+
+
+class UnansweredMessage(NamedTuple):
+    """An approver's question without an answer."""
+
+    approval: str
+    revision: int
+    """The waiting revision of the request."""
 
 
 def read_messages(connection: Connection, approval: str) -> tuple[RequestMessage, ...]:
@@ -53,14 +63,18 @@ class RequestMessages:
     async def read(self, approval: str) -> tuple[RequestMessage, ...]:
         return await self._store.read(lambda connection: read_messages(connection, approval))
 
-    async def list_unanswered(self, older_than: float, limit: int) -> list[tuple[str, int]]:
-        """Return the approvals and numbers of questions without an answer, oldest first."""
+    async def list_unanswered(self, older_than: float, limit: int) -> list[UnansweredMessage]:
+        """Return the questions of waiting requests that their agents have not answered, oldest first."""
         later = REQUEST_MESSAGES.alias()
         query = (
-            select(REQUEST_MESSAGES.c.approval, REQUEST_MESSAGES.c.number)
+            select(REQUEST_MESSAGES.c.approval, QUESTIONS.c.revision)
+            .join(QUESTIONS, QUESTIONS.c.approval == REQUEST_MESSAGES.c.approval)
             .where(
                 REQUEST_MESSAGES.c.author == "approver",
-                REQUEST_MESSAGES.c.written_at <= StoreClock() - round(older_than * 1000),
+                REQUEST_MESSAGES.c.written_at <= NOW - round(older_than * 1000),
+                REQUEST_MESSAGES.c.written_at > NOW - round(ASKED_FOR_SECONDS * 1000),
+                QUESTIONS.c.ended_at.is_(None),
+                QUESTIONS.c.settled_at.is_(None),
                 ~select(later.c.number)
                 .where(later.c.approval == REQUEST_MESSAGES.c.approval, later.c.number > REQUEST_MESSAGES.c.number)
                 .exists(),
@@ -68,4 +82,5 @@ class RequestMessages:
             .order_by(REQUEST_MESSAGES.c.written_at)
             .limit(limit)
         )
-        return await self._store.read(lambda connection: [(row[0], row[1]) for row in connection.execute(query)])
+        rows = await self._store.read(lambda connection: connection.execute(query).all())
+        return [UnansweredMessage(*row) for row in rows]

@@ -88,10 +88,10 @@ async function freshList() {
 
 async function freshCard() {
   const card = one("#card");
-  const fresh = await fetched(`${location.pathname.replace(/\/(decide|withdraw|undo)$/, "")}?part=card`, "#card");
+  const fresh = await fetched(`${location.pathname.replace(/\/(decide|withdraw|undo|ask)$/, "")}?part=card`, "#card");
   if (!fresh || fresh.dataset.version === card.dataset.version) return;
   // What somebody wrote or ticked stays.
-  const fields = "#decide input:not([type=hidden]), #decide textarea, #decide select";
+  const fields = "#decide input:not([type=hidden]), #decide textarea, #decide select, #ask textarea";
   const written = all(fields, card).map((field) => [field.id, field.value, field.checked]);
   const opened = Boolean(one("#decide details[open]", card));
   const had = card.contains(document.activeElement) && document.activeElement.id;
@@ -249,7 +249,11 @@ if (one("[data-live]")) {
   setInterval(freshList, 60000);
 }
 const card = one("[data-live-card]");
-if (card && !/receipt/.test(document.body.className)) follow(card.dataset.liveCard, "turn", freshCard);
+if (card && !/receipt/.test(document.body.className)) {
+  follow(card.dataset.liveCard, "turn", freshCard);
+  // An agent's answer changes no turn.
+  setInterval(() => one("#card[data-asked]") && freshCard(), 3000);
+}
 if (one("[data-live-talk]")) {
   follow(one("[data-live-talk]").dataset.liveTalk, "turn", async (body) => {
     await freshThread();

@@ -556,16 +556,6 @@ def upgrade() -> None:
     for statement in _TRIGGERS[op.get_bind().dialect.name]:
         op.get_bind().exec_driver_sql(statement)
     op.create_table(
-        "request_messages",
-        sa.Column("approval", sa.String(length=200), nullable=False),
-        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("author", sa.String(length=8), nullable=False),
-        sa.Column("body", sa.Text(), nullable=False),
-        sa.Column("written_at", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("approval", "number"),
-    )
-    op.create_index("request_messages_written", "request_messages", ["author", "written_at"], unique=False)
-    op.create_table(
         "raw_answers",
         sa.Column("key", sa.String(length=300), nullable=False),
         sa.Column("approval", sa.String(length=200), nullable=False),
@@ -600,6 +590,16 @@ def upgrade() -> None:
         sa.Column("number", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("kind", "hour"),
     )
+    op.create_table(
+        "request_messages",
+        sa.Column("approval", sa.String(length=200), nullable=False),
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("author", sa.String(length=8), nullable=False),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.Column("written_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("approval", "number"),
+    )
+    op.create_index("request_messages_written", "request_messages", ["author", "written_at"], unique=False)
     op.create_table(
         "restorations",
         sa.Column("at", sa.BigInteger(), autoincrement=False, nullable=False),
