@@ -18,7 +18,7 @@ from sqlalchemy.types import BigInteger, Boolean, Integer, LargeBinary
 from signoff.audit.event_deliveries import EventDeliveries
 from signoff.audit.event_stream import EventStream
 from signoff.audit.log import AuditLog
-from signoff.contracts.approval import Vote
+from signoff.contracts.approval import RequestMessage, Vote
 from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import SessionKey, TurnKey
@@ -74,6 +74,7 @@ VOTE: Final = Vote(
     at=time_from_millis(AGO),
     decision=Decision(approval_id=NAME, revision=1, verdict="approved", subject="bo"),
 ).model_dump_json()
+MESSAGE: Final = RequestMessage(number=1, by="approver", text="Why?", revision=1).model_dump_json()
 Number = ColumnElement[int]
 Values = Callable[[Number], dict[str, Any]]
 
@@ -117,7 +118,7 @@ FILLED: Final[Mapping[Table, Values]] = {
     BLOB_SESSIONS: lambda n: {"sha256": text_of("h", n), "tenant": literal("main"), "session": text_of("s", n),
         **spread_over(n, kept_at=AGO)},
     REQUEST_MESSAGES: lambda n: {"approval": text_of("main.s.t.x", n), "number": literal(1),
-        "author": literal("approver"), "body": literal("{}"), **spread_over(n, written_at=AGO)},
+        "author": literal("approver"), "body": literal(MESSAGE), **spread_over(n, written_at=AGO)},
     CALL_JOINS: lambda n: {"key": text_of("k", n), "turn": text_of("t", n), **spread_over(n, proposed_at=AGO)},
     PAST_REQUESTS: lambda n: {"approval": text_of("main.s.t.x", n), "stream": text_of("turn/main/s/t", n),
         "body": literal("{}"), "words": cast(text_of("every w", n), PAST_REQUESTS.c.words.type),

@@ -94,7 +94,7 @@ async def test_denial_needs_no_thread(rig: GatewayRig) -> None:
     assert (await rig.decide(approval, verdict="denied", revision=1)).json()["status"] == "accepted"
 
 
-async def test_question_meanwhile_makes_an_approval_stale(rig: GatewayRig) -> None:
+async def test_approval_of_a_card_without_the_newest_question_is_stale(rig: GatewayRig) -> None:
     approval = await rig.asked("both")
     read = await rig.request(approval)
     await ask(rig, approval)
