@@ -17,6 +17,7 @@ from turn_fixtures import running_turns
 
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.receipt import Receipt
 from signoff.engine.turn_client import TurnClient
 from signoff.gateway.approvals.question_repeater import QuestionRepeater
@@ -200,6 +201,24 @@ async def test_question_missed_by_a_stopped_worker_is_answered_after_its_return(
     away = dataclasses.replace(rig.deps, client=TurnClient(client, task_queue=queue, patience=timedelta(seconds=0.3)))
     person = some(rig.deps.people.find("ana", "main"))
     assert (await QuestionService(away).ask(approval, person, "Why?", "api")).status == "accepted"
+    assert [each.text for each in (await rig.request(approval)).messages] == ["Why?"]
+    async with running_turns(client, store, queue, rig.deps.catalog, ScriptedModel(react), verifier=SIGNER.verifier()):
+        assert [each.text for each in (await heard(rig, approval)).messages] == ["Why?", SAID]
+
+
+async def test_answer_of_a_worker_that_stops_meanwhile_is_given_by_another_one(client: Client, store: Store) -> None:
+    queue, begun = f"lost-{uuid.uuid4().hex[:12]}", asyncio.Event()
+
+    async def hang(request: CompletionRequest) -> Completion:
+        if request.tools:
+            return react(request)
+        begun.set()
+        return await asyncio.Future()
+
+    async with gateway_rig(client, store, queue, dispatches=False, model=ScriptedModel(hang)) as rig:
+        approval = await rig.asked("pay")
+        await ask(rig, approval)
+        await asyncio.wait_for(begun.wait(), 60)
     assert [each.text for each in (await rig.request(approval)).messages] == ["Why?"]
     async with running_turns(client, store, queue, rig.deps.catalog, ScriptedModel(react), verifier=SIGNER.verifier()):
         assert [each.text for each in (await heard(rig, approval)).messages] == ["Why?", SAID]
