@@ -20,8 +20,9 @@ from signoff.contracts.activity_messages import RunTask
 from signoff.contracts.approval import JUDGED_SECONDS, Question, Terms
 from signoff.contracts.call import PERMISSION_RULE, REQUESTER_RULE, CallContext, RunRight
 from signoff.contracts.canonical_json import NotCanonical
-from signoff.contracts.decision import Decision, Verdict, at_least
+from signoff.contracts.decision import Assurance, Decision, Verdict, at_least
 from signoff.contracts.person import Person, Principal
+from signoff.keys.passkeys import presence_problem
 from signoff.keys.signatures import Verifier
 from signoff.people.directory import Directory
 from signoff.people.eligibility import ApproverSpec, approver_spec_of
@@ -77,7 +78,8 @@ class SignaturePolicy:
         if decision.revision is None or not decision.question_hash:
             # The gateway signs the question on the card. A decision without a question would fit any.
             return "a signed decision names no question"
-        return ""
+        lack = presence_problem(decision, self.verifier)
+        return f"an answer does not prove presence: {lack}" if lack else ""
 
 
 def voter_set(
@@ -353,7 +355,9 @@ def _words(rows: ApprovalRows | None, question: Question) -> list[Decision]:
     asked = question_hash(question)
     # Compare hashes, not rows: an approval of the call is no answer about its attempt.
     stored = () if rows is None else (vote.decision for vote in rows.request(question).votes)
-    return [each for each in stored if is_answer_to(each, question, asked) and each.approval_id == question.id]
+    words = (each for each in stored if is_answer_to(each, question, asked) and each.approval_id == question.id)
+    # A word that stops the call counts without a passkey.
+    return [each for each in words if each.verdict != "approved" or _has_presence(each, question)]
 
 
 def is_given_up(
@@ -414,10 +418,20 @@ def _find_lack(approval: StoredApproval, ctx: CallContext, rules: ApprovalPolicy
     if not own and ctx.user.user in people:
         return _OWN
     # Anyone can write an assurance into an unsigned decision. `decision_problem` decides whether it counts at all.
-    signed = [decision for decision in approval.decisions if decision.signature]
-    if not all(at_least(decision.assurance, terms.min_assurance) for decision in signed):
+    # No policy waives a passkey, not even one that accepts unsigned answers.
+    waives = not at_least(terms.min_assurance, "present")
+    judged = [decision for decision in approval.decisions if decision.signature or not waives]
+    if not all(at_least(_proved_assurance(decision), terms.min_assurance) for decision in judged):
         return _WEAK
     return None
+
+
+def _has_presence(decision: Decision, asked: Terms) -> bool:
+    return at_least(_proved_assurance(decision), asked.min_assurance) or not at_least(asked.min_assurance, "present")
+
+
+def _proved_assurance(decision: Decision) -> Assurance:
+    return decision.assurance if decision.signature else "none"
 
 
 def _people(approval: StoredApproval) -> set[str]:

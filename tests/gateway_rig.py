@@ -180,6 +180,7 @@ def react(request: CompletionRequest) -> Completion:
         "both": ("both", money),
         "typed": ("typed", money),
         "easy": ("easy", money),
+        "guarded": ("guarded", money),
         "fail": ("fail", money),
         "shown": ("shown", money),
         "alike": ("alike", money),
@@ -237,6 +238,7 @@ def rig_catalog(ledger: Ledger) -> Catalog:
             ledger, ApprovalPolicy(confirm="type", min_assurance="session", edit="approve"), name="typed", **money
         ),
         pay_tool(ledger, ApprovalPolicy(min_assurance="link"), name="easy", **money),
+        pay_tool(ledger, ApprovalPolicy(min_assurance="present", edit="approve"), name="guarded", **money),
         pay_tool(ledger, ApprovalPolicy(allow_remember=True), name="alike", **money),
         pay_tool(ledger, ApprovalPolicy(edit="approve"), name="book", **flight),
         pay_tool(ledger, _TWO, name="trip", **flight),

@@ -3,6 +3,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from activity_kit import ARGS, TURN, about, asked, decision, pinned, task_for, worker_deps
+from passkey_device import PRESENT, VERIFIED, PasskeyDevice
 from signed_askers import signed_asker
 from some import some
 from tables import table
@@ -29,11 +30,12 @@ from signoff.contracts.activity_messages import Authority, GateDecision, RunTask
 from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGroup, Question
 from signoff.contracts.call import REQUESTER_RULE
 from signoff.contracts.content import Content
-from signoff.contracts.decision import Decision
+from signoff.contracts.decision import Decision, Passkey, Presence
 from signoff.contracts.limits import ASKED_SECONDS
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
 from signoff.formats.replace import replace
+from signoff.keys.passkeys import decision_challenge, encode, sign_passkey
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.directory import FixedDirectory
 from signoff.people.eligibility import ApproverSpec
@@ -139,6 +141,53 @@ async def test_call_runs_only_by_a_stored_decision(store: Store, *, is_signed: b
     task = task_for(tool, ctx=ctx, revision=1)
     assert await weighed(store, tool, task, signature_policy=policy) == RunCheck("refuse", FEW)
     assert await weighed(store, tool, task, decision, signature_policy=policy) == RUN
+
+
+@table(
+    ("fields", "why"),
+    ({}, ""),
+    ({"verdict": "denied"}, "another decision"),
+    ({"person": "ana"}, "another person"),
+    ({"flags": PRESENT}, "did not verify the person"),
+    ({"presence": None}, "no passkey proves its presence"),
+    ({"presence": None, "assurance": "mfa"}, "not identified strongly enough"),
+)
+async def test_tool_that_needs_presence_runs_only_by_a_verified_passkey(
+    store: Store, fields: dict[str, Any], why: str
+) -> None:
+    now = datetime.now(UTC)
+    signer = Signer(PrivateKeys(keys=(new_key(now),)))
+    ctx = pinned(user=signed_asker(signer, GUEST, *TURN, at=now))
+    tool = pay_tool(LEDGER, ApprovalPolicy(min_assurance="present"))
+    request = await asked(worker_deps(store, tool), tool, ctx=ctx)
+    device = PasskeyDevice("localhost", "http://localhost:8300", flags=fields.get("flags", PRESENT | VERIFIED))
+    passkey = Passkey(
+        credential=encode(device.credential),
+        tenant=TURN.tenant,
+        person=fields.get("person", "approver"),
+        public_key=encode(device.public_key),
+        rp_id=device.rp_id,
+        origin=device.origin,
+        added_at=now,
+        added_by="approver",
+    )
+    answer = about(request, received_at=now, assurance="present")
+    shown = replace(answer, verdict=fields.get("verdict", "approved"))
+    assertion = device.answer(encode(decision_challenge(shown, "nonce")), "nonce")
+    proof = Presence(passkey=sign_passkey(passkey, signer), assertion=assertion)
+    claimed = {name: value for name, value in fields.items() if name in ("presence", "assurance")}
+    signed = signer.sign_decision(replace(answer, **{"presence": proof} | claimed))
+    policy = SignaturePolicy(signer.verifier(), development=True)
+    check = await weighed(store, tool, task_for(tool, ctx=ctx, revision=1), signed, signature_policy=policy)
+    assert check.kind == ("refuse" if why else "run"), check
+    assert why in check.why
+
+
+async def test_unsigned_answer_never_replaces_a_passkey(store: Store) -> None:
+    tool = pay_tool(LEDGER, ApprovalPolicy(min_assurance="present", accept_unsigned=True))
+    request = await put(store, tool)
+    unsigned = about(request, received_at=datetime.now(UTC), assurance="present")
+    assert (await weighed(store, tool, task_for(tool, revision=1), unsigned)).kind == "refuse"
 
 
 async def test_answer_to_a_first_revision_does_not_count_for_a_later_one(store: Store) -> None:

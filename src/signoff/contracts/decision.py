@@ -1,7 +1,9 @@
 """A person's decision, as it reaches the turn."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import StringConstraints
 
 from signoff.contracts.frozen_model import FrozenModel
 
@@ -12,9 +14,9 @@ Verdict = Literal["approved", "denied", "happened", "withdrawn", "retracted"]
 run, and `denied` gives it up. `withdrawn` is the verdict of an envelope for `cancel`, not an answer. `retracted` undoes
 a denial of the inbox. Only the gateway writes it.
 """
-Assurance = Literal["none", "link", "channel", "session", "mfa"]
-"""The strength of a person's identification."""
-ASSURANCES: tuple[Assurance, ...] = ("none", "link", "channel", "session", "mfa")
+Assurance = Literal["none", "link", "channel", "session", "mfa", "present"]
+"""The strength of a person's identification. `present`: a passkey has verified the person for exactly this decision."""
+ASSURANCES: tuple[Assurance, ...] = ("none", "link", "channel", "session", "mfa", "present")
 """Every `Assurance`, weakest first."""
 UNSIGNED = "unsigned"
 """The subject recorded for an answer without a name."""
@@ -31,6 +33,55 @@ class GrantRequest(FrozenModel):
     """The lifetime in seconds."""
     uses: int = 10
     """The number of calls."""
+
+
+Base64Url = Annotated[str, StringConstraints(max_length=4_096, pattern=r"^[A-Za-z0-9_-]*$")]
+"""Bytes in base64url without padding."""
+
+
+class Passkey(FrozenModel):
+    """One person's passkey, as the gateway registered and signed it."""
+
+    credential: Base64Url
+    """The authenticator's id of it."""
+    tenant: str
+    person: str
+    """The id of the person."""
+    public_key: Base64Url
+    """The public key in COSE form."""
+    rp_id: str
+    """The host name for which it was made."""
+    origin: str
+    """The origin of the pages that may use it."""
+    added_at: datetime
+    """In UTC."""
+    added_by: str
+    """The id of the person who added it."""
+    key_id: str = ""
+    """The gateway's signing key."""
+    signature: str = ""
+    """Ed25519, in base64, over all other fields."""
+
+
+class PasskeyAssertion(FrozenModel):
+    """An authenticator's answer to the challenge of one decision."""
+
+    credential: Base64Url
+    """The id of the passkey."""
+    nonce: Base64Url
+    """The single-use nonce in the challenge."""
+    authenticator_data: Base64Url
+    client_data: Base64Url
+    """The browser's JSON, with challenge and origin."""
+    signature: Base64Url
+    """The authenticator's signature."""
+
+
+class Presence(FrozenModel):
+    """The proof that a person decided with a passkey."""
+
+    passkey: Passkey
+    assertion: PasskeyAssertion
 
 
 class Decision(FrozenModel):
@@ -64,6 +115,8 @@ class Decision(FrozenModel):
     """The request to remember the answer."""
     result: str = ""
     """The author's statement of an unknown outcome."""
+    presence: Presence | None = None
+    """The proof of the assurance `present`."""
     key_id: str = ""
     """The gateway's signing key. "" for an unverified author."""
     signature: str = ""

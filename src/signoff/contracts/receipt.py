@@ -17,6 +17,7 @@ ReceiptCode = Literal[
 ReceiptReason = Literal[
     "", "edit", "remember", "passed_on", "unseen", "begun", "enough", "withdraw", "late", "reason", "preview",
     "thread", "asked", "questions", "external", "gone", "undo_late", "undo_other",
+    "passkey", "passkey_misfit", "passkey_used", "passkey_cloned",
 ]  # fmt: skip
 """Why an answer does not count, in more detail than its code.
 
@@ -26,6 +27,8 @@ ReceiptReason = Literal[
 - `preview`: an approval needs a preview, and there is none. `thread`: there is a newer message about the request.
 - `asked`: the agent has still to answer a question. `questions`: the approvers have asked all their questions.
 - `external`: an external agent answers no questions here. `gone`: its turn does not wait for this request.
+- `passkey`: lacks the person's passkey. `passkey_misfit`: proves another decision, person or page. `passkey_used`: its
+  challenge was used or has expired. `passkey_cloned`: its counter did not grow.
 - `undo_late`, `undo_other`: undoes a denial too late, or that of another person or browser session.
 """
 

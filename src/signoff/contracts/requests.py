@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from signoff.contracts.call import ReportCode
-from signoff.contracts.decision import Assurance, Decision, GrantRequest
+from signoff.contracts.decision import Assurance, Decision, GrantRequest, PasskeyAssertion
 from signoff.contracts.ids import Id
 from signoff.contracts.limits import BATCH_DECISIONS, DELIVERY_CHARS, REASON_CHARS
 from signoff.contracts.names import DEFAULT_ASKER, DEFAULT_TENANT
@@ -119,6 +119,9 @@ class DecisionDraft(RequestBody):
         default="",
         max_length=_HASH_CHARS,
         description="With `approved`, for an incomplete card: `seen` of the request from its own address.",
+    )
+    passkey: PasskeyAssertion | None = Field(
+        default=None, description="The passkey's answer, where `min_assurance` of the request is `present`."
     )
     delivery_id: str = Field(
         default="",

@@ -353,6 +353,15 @@ class ApprovalList(FrozenModel):
     approvals: tuple[WaitingCard, ...]
 
 
+class PasskeyOptions(FrozenModel):
+    """The challenge of one decision for its author's passkey. It ends after five minutes or one use."""
+
+    nonce: str
+    """Send it back in `passkey` of the decision."""
+    public_key: dict[str, Any]
+    """The options for `navigator.credentials.get`, with bytes in base64url."""
+
+
 class BatchReceipts(FrozenModel):
     """The receipts of several answers, in order."""
 

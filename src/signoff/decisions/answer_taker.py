@@ -36,7 +36,7 @@ from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.clock import Clock
-from signoff.contracts.decision import Decision
+from signoff.contracts.decision import ASSURANCES, Decision
 from signoff.contracts.limits import ANSWERS_KEPT, ANSWERS_OF_ONE
 from signoff.contracts.receipt import Receipt, ReceiptCode, ReceiptReason
 from signoff.formats.replace import replace
@@ -169,7 +169,8 @@ class AnswerTaker:
             verdict="retracted",
             subject=vote.decision.subject,
             channel=vote.decision.channel,
-            assurance=vote.decision.assurance,
+            # A passkey confirmed the denial, not its undo.
+            assurance=min(vote.decision.assurance, "mfa", key=ASSURANCES.index),
             delivery_id=delivery,
             received_at=self._clock(),
         )

@@ -70,6 +70,7 @@ from signoff.gateway.pages import tools as tool_pages
 from signoff.gateway.pages import turns as turn_pages
 from signoff.gateway.pages.decided import decided
 from signoff.gateway.pages.dependencies import Site
+from signoff.gateway.pages.passkeys import passkey_pages
 from signoff.gateway.pages.renderer import STATIC, PageRenderer
 from signoff.gateway.pages.sign_in import to_login
 from signoff.gateway.plugin_routes import answer_in_dialect, load_plugin_routers, routes_of
@@ -112,6 +113,7 @@ ROUTERS: Final = (
     inbox.router,
     decided.router,
     edit.router,
+    passkey_pages.router,
     batch.router,
     grant_pages.router,
     freeze_pages.router,

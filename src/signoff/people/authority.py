@@ -82,13 +82,16 @@ def _anonymous(request: ApprovalRequest, development: bool) -> Authority:
 
 def _is_assured(request: ApprovalRequest, decision: Decision, unsigned: bool, development: bool) -> bool:
     # Anyone can write an assurance into an unsigned decision. The development profile, which proves nothing, trusts it.
-    # Elsewhere it counts as none.
+    # Elsewhere it counts as none. No profile trusts it to prove a passkey.
     if not unsigned or (development and decision.assurance != "none"):
-        return at_least(decision.assurance, request.min_assurance)
+        proves = not unsigned or not at_least(request.min_assurance, "present")
+        return proves and at_least(decision.assurance, request.min_assurance)
     return at_least("none", request.min_assurance) or _is_waived(request, development)
 
 
 def _is_waived(request: ApprovalRequest, development: bool) -> bool:
-    """Return whether a decision counts without assurance."""
+    """Return whether a decision counts without assurance. No profile and no policy waives a passkey."""
+    if at_least(request.min_assurance, "present"):
+        return False
     # The development profile has no logins, so it accepts a raw message where a channel's assurance would suffice.
     return request.accept_unsigned or (development and not at_least(request.min_assurance, "session"))

@@ -440,6 +440,35 @@ PEOPLE: Final = Table(
 `body` is a `VouchedPerson` as JSON, signed by the gateway.
 """
 
+PASSKEYS: Final = Table(
+    "passkeys",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    Column("tenant", String(64), nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("counter", BigInteger, nullable=False),
+    Column("added_at", BigInteger, nullable=False, default=StoreClock()),
+    Column("used_at", BigInteger, nullable=True),
+    Index("passkeys_of_people", "tenant", "person"),
+)
+"""Passkeys of people.
+
+`id` is the SHA-256 of the credential's id, `body` a `Passkey` as JSON, signed by the gateway. `counter` is the highest
+number of signatures that its authenticator has stated.
+"""
+
+PASSKEY_CHALLENGES: Final = Table(
+    "passkey_challenges",
+    METADATA,
+    Column("nonce", String(32), primary_key=True),
+    Column("tenant", String(64), nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("made_at", BigInteger, nullable=False, default=StoreClock()),
+    Index("passkey_challenges_of_people", "tenant", "person"),
+)
+"""Nonces of open challenges for passkeys. A row is deleted by its use."""
+
 FREEZES: Final = Table(
     "freezes",
     METADATA,

@@ -5,10 +5,12 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.errors import Refused
 from signoff.contracts.names import DEFAULT_DECIDER
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.requests import BatchBody, QuestionBody, WithdrawBody
-from signoff.contracts.responses import ApprovalList, BatchReceipts
+from signoff.contracts.requests import BatchBody, DecisionAuthor, QuestionBody, WithdrawBody
+from signoff.contracts.responses import ApprovalList, BatchReceipts, PasskeyOptions
+from signoff.formats.replace import replace
 from signoff.gateway.api.faults import FAULTS, RECEIPTS
 from signoff.gateway.approvals.api_attempts import (
     ApiAttempt,
@@ -117,6 +119,29 @@ async def decide_one(
     attempt = ApiAttempt(caller, as_person, key, raw.decode(errors="replace"), channel_of(request))
     receipt = await decide_draft(deps, parse_draft(raw, approval), attempt)
     return _answer(receipt, response, _words(request, deps, caller))
+
+
+@router.post(
+    "/{approval}/passkey",
+    summary="Challenge your passkey for one decision",
+    responses=FAULTS,
+    openapi_extra=_BODY,
+)
+async def make_challenge(
+    approval: str, request: Request, deps: Deps, caller: TokenDecider, as_person: As = None
+) -> PasskeyOptions:
+    """For a request with `min_assurance: present`. Takes the decision to confirm, and binds the challenge to it."""
+    raw = await request.body()
+    attempt = ApiAttempt(caller, as_person, None, raw.decode(errors="replace"), channel_of(request))
+    draft = parse_draft(raw, approval)
+    if isinstance(draft, Receipt):
+        raise Refused(draft.message, code=draft.code)
+    named = await find_named(deps, approval, attempt)
+    if isinstance(named, Receipt):
+        raise Refused(named.message, code=named.code)
+    assurance = "session" if caller is None else caller.assurance
+    author = DecisionAuthor(named[1], attempt.channel, assurance)
+    return await DecisionService(deps).make_challenge(replace(draft, approval_id=named[0]), author)
 
 
 @router.post("/{approval}/withdraw", summary="Withdraw a request", responses=RECEIPTS)

@@ -22,6 +22,7 @@ from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft, decision_from_draft
+from signoff.contracts.responses import PasskeyOptions
 from signoff.decisions.answer_taker import UNSAFE_ANSWER, AnswerTaker, Taken, refuse
 from signoff.decisions.raw_answer_taker import RawAnswerTaker
 from signoff.engine.kill_switch import OPERATOR
@@ -29,6 +30,7 @@ from signoff.formats.bounds import bounds_problem
 from signoff.formats.replace import replace
 from signoff.gateway.approvals.answer_handover import AnswerHandover
 from signoff.gateway.approvals.edited_card import edited_request
+from signoff.gateway.approvals.presence_check import PresenceCheck
 from signoff.gateway.approvals.secret_masks import unmasked_args
 from signoff.gateway.approvals.value_check import has_read
 from signoff.gateway.conversations import Conversations
@@ -61,6 +63,7 @@ class DecisionService:
         self._rows = Questions(deps.store)
         self._taker = AnswerTaker(deps.clock)
         self._handover = AnswerHandover(deps.store, deps.client)
+        self._presence = PresenceCheck(deps)
 
     async def decide(self, draft: DecisionDraft, author: DecisionAuthor) -> Receipt:
         """Decide the request as `author`, stamped with the gateway's clock and signed.
@@ -72,8 +75,19 @@ class DecisionService:
         receipt = _unknown(draft.approval_id) if found is None else await self._decide(found, draft, author)
         if receipt.status != "refused":
             return receipt
+        self._presence.warn(receipt, author.person)
         tried = decision_from_draft(draft, author, self._deps.clock())
         return await self._refused(receipt, tried, found, author.person)
+
+    async def make_challenge(self, draft: DecisionDraft, author: DecisionAuthor) -> PasskeyOptions:
+        """Return a challenge for the author's passkey, for exactly this decision. Raises `NotFound`, `Refused`."""
+        found = await self._find(draft.approval_id)
+        if found is None or not await Conversations(self._deps).may_read(found.request, author.person):
+            raise NotFound(_NO_REQUEST)
+        decision = self._decision(found, draft, author)
+        if isinstance(decision, Receipt):
+            raise Refused(decision.message or "the request has changed; read it again", code=decision.code)
+        return await self._presence.options(decision, found.request.tenant)
 
     async def withdraw(self, approval_id: str, person: Person, reason: str) -> Receipt:
         """For the requester, approvers and operators."""
@@ -142,6 +156,10 @@ class DecisionService:
         if isinstance(decision, Receipt):
             return decision
         if request.state == "pending":
+            proved = await self._presence.prove(request, decision, draft.passkey, author)
+            if isinstance(proved, Receipt):
+                return proved
+            decision = proved
             objection = await self._objection(found, draft, decision, author)
             if objection is not None:
                 return objection
@@ -176,7 +194,7 @@ class DecisionService:
         """Return why the decision cannot count, as far as its card and its wish to be remembered say, or `None`."""
         deps, request = self._deps, found.request
         if decision.verdict == "approved":
-            if not at_least(author.assurance, request.min_assurance):
+            if not at_least(decision.assurance, request.min_assurance):
                 # Check first: typing a confirmation would not help.
                 return refusal(request, "assurance")
             loaded = await deps.requests.draw(found)
@@ -212,7 +230,7 @@ class DecisionService:
                 decision,
                 question_hash=request.question_hash,
                 author=self._author,
-                sign=self._sign,
+                sign=partial(self._sign_proved, connection),
                 beside=partial(self._remember, found) if request.allow_remember else None,
                 arrived=arrived,
             )
@@ -234,6 +252,9 @@ class DecisionService:
         deps = self._deps
         unsigned, development = deps.signer is None, deps.believes_unsigned
         return check_authority(request, decision, received, deps.people, unsigned=unsigned, development=development)
+
+    def _sign_proved(self, connection: Connection, decision: Decision) -> Decision | Receipt:
+        return self._presence.use(connection, decision) or self._sign(decision)
 
     def _sign(self, decision: Decision) -> Decision | Receipt:
         """Only the development profile may lack a signer."""

@@ -92,7 +92,7 @@ class Authenticator:
         person = None if session is None else self._active(session.tenant, session.person)
         if session is None or person is None:
             return None
-        return AuthenticatedCaller(person, session.assurance, session.scopes)
+        return AuthenticatedCaller(person, session.assurance, session.scopes, by_provider=not session.token)
 
     def _active(self, tenant: str, person_id: str) -> Person | None:
         person = self._deps.people.find(person_id, tenant)

@@ -29,6 +29,8 @@ class AuthenticatedCaller:
     scopes: tuple[Scope, ...]
     agent: str = ""
     """The external agent that owns the token. `person` is then not in the directory and has no other rights."""
+    by_provider: bool = False
+    """True if an OpenID Connect provider signed this browser in."""
 
 
 class SignInNeeded(Refused):

@@ -61,7 +61,7 @@ class Visitor(Browser):
     """A person at a browser. `signed_in` is false for a person named without proof, in development.
 
     `freeze` is set while the tenant is frozen. `may_start` permits to start turns. `runs` is false while no worker
-    runs.
+    runs. `registers` permits to register passkeys.
     """
 
     person: Person
@@ -70,6 +70,7 @@ class Visitor(Browser):
     freeze: Freeze | None = None
     may_start: bool = False
     runs: bool = True
+    registers: bool = False
 
     @property
     def undo_mark(self) -> str:
@@ -94,13 +95,20 @@ class Visitors:
     async def visitor(self, request: Request) -> Visitor:
         """Raises `StoreUnavailable`, `SignInNeeded` for an anonymous visitor, `ConfigError` for an empty directory."""
         caller = caller_of(request)
+        development = self._deps.development
         if caller is not None:
-            may_start = "start" in caller.scopes
-            return await self.visitor_as(request, caller.person, caller.assurance, may_start=may_start)
-        if self._deps.settings.profile != "development":
+            return await self.visitor_as(
+                request,
+                caller.person,
+                caller.assurance,
+                may_start="start" in caller.scopes,
+                # A token may belong to a program.
+                registers="decide" in caller.scopes and (caller.by_provider or development),
+            )
+        if not development:
             raise SignInNeeded("sign in first")
         person = self.person(self.cookie(request, PERSON))
-        return await self.visitor_as(request, person, "session", signed_in=False, may_start=True)
+        return await self.visitor_as(request, person, "session", signed_in=False, may_start=True, registers=True)
 
     async def visitor_as(
         self,
@@ -110,6 +118,7 @@ class Visitors:
         *,
         signed_in: bool = True,
         may_start: bool = False,
+        registers: bool = False,
     ) -> Visitor:
         browser = await self.browser(request, person.locale)
         return Visitor(
@@ -124,6 +133,7 @@ class Visitors:
             freeze=await Freezes(self._deps.store).read(person.tenant),
             may_start=may_start,
             runs=await self._deps.workers.running() is not False,
+            registers=registers,
         )
 
     async def browser(self, request: Request, locale: str = "") -> Browser:

@@ -88,8 +88,9 @@ class CardPage:
     """All contents of a card. `version` changes when a shown card becomes wrong.
 
     `unseen` describes values that are not drawn, next to the button. `opened` says whether this visitor has opened them
-    all. `own_verdict` is the visitor's vote while the request waits for others, and `own_answer` its text. `asks` is
-    the number of questions that the visitor can still ask, 0 while one is `unanswered`.
+    all. `passkey`: the visitor's passkey must confirm the decision. `own_verdict` is the visitor's vote while the
+    request waits for others, and `own_answer` its text. `asks` is the number of questions that the visitor can still
+    ask, 0 while one is `unanswered`.
     """
 
     request: ApprovalRequest
@@ -121,6 +122,7 @@ class CardPage:
     may: str
     decides: bool
     is_eligible: bool
+    passkey: bool
     stands_in: str
     own_verdict: str
     own_answer: str
@@ -167,7 +169,8 @@ def card_page(
     formatter = visitor.formatter
     language = formatter.language
     eligibility = resolve_eligibility(visitor.person, people, approver_spec_of(request), formatter.now)
-    decides = not eligibility.code and at_least(visitor.assurance, request.min_assurance)
+    passkey = at_least(request.min_assurance, "present")
+    decides = not eligibility.code and at_least(visitor.assurance, "session" if passkey else request.min_assurance)
     pending = request.state == "pending"
     own_verdict = _own_verdict(request, visitor) if pending else ""
     keys, rows = key_rows(value_rows(request, masked_args(args, request.secrets), formatter), request, first)
@@ -203,6 +206,7 @@ def card_page(
         may=who_may(request, people, formatter, answered=True),
         decides=decides,
         is_eligible=not eligibility.code,
+        passkey=passkey,
         stands_in=display_name(people, eligibility.on_behalf, request.tenant) if eligibility.on_behalf else "",
         own_verdict=own_verdict,
         own_answer=_describe_own_answer(request, own_verdict, formatter),

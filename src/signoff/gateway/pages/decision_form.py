@@ -11,6 +11,7 @@ from signoff.contracts.errors import BadRequest
 from signoff.contracts.limits import MAX_REMEMBERED_USES, REASON_CHARS
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
+from signoff.formats.json_reader import NotJson, read_json
 from signoff.gateway.approvals.decision_parser import read_draft
 from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.pages.card_view import word_to_type
@@ -54,11 +55,20 @@ def draft_in(form: Mapping[str, str], approval_id: str, verdict: Verdict, langua
         "remember": None if happened else remember_in(form, language),
         "result": form.get("result", "").strip()[:REASON_CHARS] if happened else "",
         "confirm": form.get("typed", "")[:REASON_CHARS],
+        "passkey": json_in(form, "passkey"),
     }
     draft = read_draft(fields, approval_id)
     if isinstance(draft, Receipt):
         raise BadRequest(draft.message)
     return draft
+
+
+def json_in(form: Mapping[str, str], name: str) -> Any:
+    """Return the JSON that a script wrote into a field, `None` for an empty one. Raises `BadRequest`."""
+    try:
+        return read_json(form[name]) if form.get(name) else None
+    except NotJson as error:
+        raise BadRequest(f"`{name}` {error}") from None
 
 
 def typing_note(request: ApprovalRequest, draft: DecisionDraft, visitor: Visitor) -> str:

@@ -10,6 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import BadRequest
+from signoff.contracts.requests import DecisionDraft
 from signoff.formats.replace import replace
 from signoff.formats.visible_text import number
 from signoff.gateway.approvals.argument_form import AbsentValue, ArgumentField, fields_of
@@ -32,6 +33,7 @@ from signoff.texts.endings import receipt_words
 from signoff.texts.formatter import Formatter
 
 STEPS: Final = ("write", "review", "approve")
+_SENT: Final = ("revision", "question_hash", "thread", "delivery", "reason", "typed", "passkey")
 _WORDS: Final = {"true": "value.yes", "false": "value.no"}
 """The texts of JSON values."""
 
@@ -47,7 +49,7 @@ async def show_edit(approval: str, site: CurrentSite, visitor: CurrentVisitor) -
     if why:
         language = visitor.formatter.language
         raise BadRequest(text("edit.not_now", language, why=why), status=409, language=language)
-    return _write(site, opened, visitor, _read(site, opened, {}))
+    return _write(site, opened, visitor, read_typed(site, opened, {}))
 
 
 @router.post("/approvals/{approval}/edit", dependencies=[PAGE_DECIDE])
@@ -56,7 +58,7 @@ async def send_edit(request: Request, approval: str, site: CurrentSite, visitor:
     language = visitor.formatter.language
     form = {name: str(value) for name, value in (await read_form(request)).items()}
     opened = await open_request(site.deps, approval, visitor)
-    if not visitor.opened(form.get("token", ""), _purpose(opened.request)):
+    if not visitor.opened(form.get("token", ""), edit_purpose(opened.request)):
         return _over(site, opened, visitor, note=text("note.out_of_date", language), status=403)
     why = _why_not(opened, visitor)
     if why:
@@ -67,7 +69,7 @@ async def send_edit(request: Request, approval: str, site: CurrentSite, visitor:
     if form.get("thread") != opened.request.thread:
         why = text("why.thread", language)
         return _over(site, opened, visitor, note=text("note.refused", language, why=why), status=409)
-    typed = _read(site, opened, form)
+    typed = read_typed(site, opened, form)
     step = form.get("step") if form.get("step") in STEPS else "review"
     if step == "write":
         return _write(site, opened, visitor, typed)
@@ -105,15 +107,11 @@ async def _approve(
     site: Site, opened: OpenedRequest, visitor: Visitor, typed: ParsedArguments, form: Mapping[str, str]
 ) -> Response:
     language = visitor.formatter.language
-    plain = {
-        name: form.get(name, "") for name in ("revision", "question_hash", "thread", "delivery", "reason", "typed")
-    }
-    draft = draft_in(plain, opened.request.id, "approved", language)
+    draft = edit_draft(opened, typed, form, language)
     changed = edited_request(opened.request, typed.written, site.deps.catalog)
     if note := typing_note(changed, draft, visitor):
         return await _review(site, opened, visitor, typed, form, note=note)
-    edited = replace(draft, edited_args=typed.args)
-    receipt = await DecisionService(site.deps).decide(edited, author_of(visitor))
+    receipt = await DecisionService(site.deps).decide(draft, author_of(visitor))
     if receipt.status in ("accepted", "counted"):
         return RedirectResponse(f"/approvals/{opened.request.id}", status_code=303)
     note = receipt_words(receipt, visitor.formatter)
@@ -122,7 +120,13 @@ async def _approve(
     return _over(site, opened, visitor, note=note, status=receipt_status(receipt))
 
 
-def _read(site: Site, opened: OpenedRequest, form: Mapping[str, str]) -> ParsedArguments:
+def edit_draft(opened: OpenedRequest, typed: ParsedArguments, form: Mapping[str, str], language: str) -> DecisionDraft:
+    """Return the approval of the typed arguments. Raises `BadRequest`."""
+    plain = {name: form.get(name, "") for name in _SENT}
+    return replace(draft_in(plain, opened.request.id, "approved", language), edited_args=typed.args)
+
+
+def read_typed(site: Site, opened: OpenedRequest, form: Mapping[str, str]) -> ParsedArguments:
     request, tool = opened.request, _tool(site, opened.request)
     schema = tool.schema if tool is not None else None
     fields = fields_of(opened.args, schema.schema if schema is not None else {}, request.secrets)
@@ -166,12 +170,12 @@ def _context(opened: OpenedRequest, visitor: Visitor) -> dict[str, Any]:
     return {
         "request": opened.request,
         "card": opened.page,
-        "token": visitor.token(_purpose(opened.request)),
+        "token": visitor.token(edit_purpose(opened.request)),
         "action": f"/approvals/{opened.request.id}/edit",
     }
 
 
-def _purpose(request: ApprovalRequest) -> str:
+def edit_purpose(request: ApprovalRequest) -> str:
     return f"edit {request.id}"
 
 

@@ -447,6 +447,27 @@ def upgrade() -> None:
     )
     op.create_index("own_messages_age", "own_messages", ["sent_at"], unique=False)
     op.create_table(
+        "passkey_challenges",
+        sa.Column("nonce", sa.String(length=32), nullable=False),
+        sa.Column("tenant", sa.String(length=64), nullable=False),
+        sa.Column("person", sa.String(length=64), nullable=False),
+        sa.Column("made_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("nonce"),
+    )
+    op.create_index("passkey_challenges_of_people", "passkey_challenges", ["tenant", "person"], unique=False)
+    op.create_table(
+        "passkeys",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("tenant", sa.String(length=64), nullable=False),
+        sa.Column("person", sa.String(length=64), nullable=False),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.Column("counter", sa.BigInteger(), nullable=False),
+        sa.Column("added_at", sa.BigInteger(), nullable=False),
+        sa.Column("used_at", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_index("passkeys_of_people", "passkeys", ["tenant", "person"], unique=False)
+    op.create_table(
         "people",
         sa.Column("tenant", sa.String(length=64), nullable=False),
         sa.Column("person", sa.String(length=64), nullable=False),
