@@ -123,7 +123,7 @@ def test_assurance_below_the_policy_is_rejected(have: Any, need: Any) -> None:
     assert (found.allowed, found.code, found.assurance) == (enough, "" if enough else "assurance", have)
     bare = judged(asked({"assurance": have}, min_assurance=need), ANA)
     waived = have == "none" and need in ("link", "channel")
-        assert bare.allowed == (waived or (enough and need != "present"))
+    assert bare.allowed == (waived or (enough and need != "present"))
     assert bare.code == ("" if bare.allowed else "assurance")
     assert (bare.subject, bare.name, bare.assurance, bare.unsigned) == ("ana", "Ana", "none", True)
 

@@ -3,7 +3,7 @@
 import hashlib
 from typing import Final, Literal, NamedTuple
 
-from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, delete, func, insert, select, update
 
 from signoff.contracts.decision import Passkey
 from signoff.keys.signature_form import new_nonce
@@ -60,7 +60,7 @@ class Passkeys:
         def write(connection: Connection) -> None:
             expired = PASSKEY_CHALLENGES.c.made_at <= StoreClock() - CHALLENGE_SECONDS * _MILLIS
             connection.execute(delete(PASSKEY_CHALLENGES).where(expired))
-            if connection.scalar(count) >= OPEN_CHALLENGES:
+            if (connection.scalar(count) or 0) >= OPEN_CHALLENGES:
                 connection.execute(delete(PASSKEY_CHALLENGES).where(mine))
             connection.execute(
                 insert(PASSKEY_CHALLENGES).values(nonce=nonce, tenant=tenant, person=person, made_at=StoreClock())
@@ -118,7 +118,7 @@ def use_nonce(connection: Connection, nonce: str, tenant: str, person: str) -> b
 
 def raise_counter(connection: Connection, passkey: Passkey, counter: int) -> bool:
     """Return False if the counter of a registered passkey does not grow, as that of a copy. 0 means no counter."""
-    grows = or_(PASSKEYS.c.counter < counter, and_(PASSKEYS.c.counter == 0, counter == 0))
+    grows = PASSKEYS.c.counter < counter if counter else PASSKEYS.c.counter == 0
     change = (
         update(PASSKEYS)
         .where(PASSKEYS.c.id == _id_of(passkey.credential), grows)
