@@ -32,6 +32,7 @@ FULL: dict[str, Any] = {
     "remember": {"uses": 3},
     "confirm": "5",
     "seen": "b" * 64,
+    "passkey": {"credential": "c", "nonce": "n", "authenticator_data": "a", "client_data": "d", "signature": "s"},
     "delivery_id": "k1",
 }
 
