@@ -33,6 +33,7 @@ from signoff.gateway.approvals.edited_card import edited_request
 from signoff.gateway.approvals.presence_check import PresenceCheck
 from signoff.gateway.approvals.secret_masks import unmasked_args
 from signoff.gateway.approvals.value_check import has_read
+from signoff.gateway.auth.passkey_registration import warn_of_copy
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.grant_rows import write_agreed_grant
@@ -75,7 +76,8 @@ class DecisionService:
         receipt = _unknown(draft.approval_id) if found is None else await self._decide(found, draft, author)
         if receipt.status != "refused":
             return receipt
-        self._presence.warn(receipt, author.person)
+        if receipt.why == "passkey_cloned":
+            warn_of_copy(self._deps.store, author.person)
         tried = decision_from_draft(draft, author, self._deps.clock())
         return await self._refused(receipt, tried, found, author.person)
 

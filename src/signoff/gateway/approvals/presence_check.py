@@ -1,6 +1,5 @@
 """Lets a person's passkey prove their presence at exactly one decision."""
 
-import logging
 from typing import Final
 
 from sqlalchemy import Connection
@@ -10,7 +9,6 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.decision import Decision, PasskeyAssertion, Presence, at_least
 from signoff.contracts.errors import Refused
-from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor
 from signoff.contracts.responses import PasskeyOptions
@@ -21,7 +19,6 @@ from signoff.keys.passkeys import assertion_options, counter_of, decision_challe
 from signoff.store.questions.passkeys import Passkeys, raise_counter, use_nonce
 
 NONE_HERE: Final = "you have no passkey for this gateway; register one on its page `/passkeys`"
-_log = logging.getLogger(__name__)
 
 
 class PresenceCheck:
@@ -75,12 +72,6 @@ class PresenceCheck:
         if raise_counter(connection, passkey, counter_of(assertion)):
             return None
         return refuse("assurance", decision.approval_id, why="passkey_cloned")
-
-    def warn(self, receipt: Receipt, person: Person) -> None:
-        """Warn the operator if a copy of the person's passkey may be in use."""
-        if receipt.why == "passkey_cloned":
-            _log.warning("a copy of a passkey of %r may be in use: its counter did not grow", person.id)
-            self._deps.store.count_refusal("forged")
 
     def _fits(self, rp_id: str, origin: str = "") -> bool:
         return rp_id == self._party.id and origin in ("", self._party.origin)

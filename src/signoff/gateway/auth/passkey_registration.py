@@ -1,5 +1,6 @@
 """Registers passkeys of people, in their own sign-in."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +24,7 @@ from signoff.keys.passkeys import (
     verify_creation,
 )
 from signoff.store.questions.passkeys import AddProblem, KnownPasskey, Passkeys
+from signoff.store.store import Store
 
 MOST: Final = 10
 """Passkeys of one person."""
@@ -32,6 +34,13 @@ _WHY: Final[Mapping[AddProblem, str]] = {
     "cloned": "the counter of your earlier passkey did not grow: a copy of it may be in use; tell an administrator",
     "known": "this passkey is registered already",
 }
+_log = logging.getLogger(__name__)
+
+
+def warn_of_copy(store: Store, person: Person) -> None:
+    """Warn the operator that a copy of a person's passkey may be in use."""
+    _log.warning("a copy of a passkey of %r may be in use: its counter did not grow", person.id)
+    store.count_refusal("forged")
 
 
 class RegistrationOptions(NamedTuple):
@@ -114,6 +123,8 @@ class PasskeyRegistration:
         entry = admin_entry(tenant, "passkey added", person.id, now, passkey=name, number=len(known) + 1)
         also = entry_writer([entry])
         problem = await self._passkeys.add(sign_passkey(passkey, deps.signer), new.counter, nonce, by=by, also=also)
+        if problem == "cloned":
+            warn_of_copy(deps.store, person)
         if problem:
             raise Refused(_WHY[problem], code="not_allowed")
 

@@ -76,8 +76,9 @@
         ready = true;
         form.requestSubmit(button);
       } catch (error) {
-        const refused = error instanceof DOMException;
-        note.textContent = refused ? form.dataset.failed : error.message;
+        // The browser's own errors: the person refused, or the sign-in has ended and the answer is a page.
+        const own = error instanceof DOMException || error instanceof SyntaxError;
+        note.textContent = own ? form.dataset.failed : error.message;
       } finally {
         busy = false;
         ready = false;
