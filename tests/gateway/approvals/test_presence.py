@@ -1,4 +1,5 @@
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tables import table
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
 from signoff.contracts.errors import Refused
+from signoff.gateway.approvals.approval_links import LINK_KEY, ApprovalLink, make_link
 from signoff.gateway.auth.passkey_registration import PasskeyRegistration
 from signoff.keys.passkeys import relying_party
 from signoff.store.questions.passkeys import Passkeys, use_nonce
@@ -223,6 +225,17 @@ async def test_page_offers_the_passkey_and_its_registration(rig: GatewayRig) -> 
         assert refused.status_code == 403
         assert "it needs your passkey" in words(refused.text)
         assert hidden((await page.get("/passkeys")).text, "/passkeys")["nonce"] == ""
+
+
+async def test_link_decides_nothing_and_names_the_inbox(rig: GatewayRig) -> None:
+    approval = await rig.asked("guarded")
+    expires = rig.deps.clock() + timedelta(hours=1)
+    link = ApprovalLink(approval=approval, revision=1, person="approver", expires=expires)
+    address = f"/link/{make_link(await rig.deps.store.secret_key(LINK_KEY), link)}"
+    async with browser(rig) as page:
+        shown = (await page.get(address)).text
+    assert "Your passkey must confirm this decision. Sign in to the inbox" in words(shown)
+    assert 'id="decide"' not in shown
 
 
 async def test_token_registers_no_passkey_in_production(rig: GatewayRig) -> None:
