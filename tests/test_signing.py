@@ -8,7 +8,7 @@ from tables import table
 
 from signoff.contracts.call import CallContext
 from signoff.contracts.canonical_json import NotCanonical
-from signoff.contracts.decision import Decision, GrantRequest
+from signoff.contracts.decision import Decision, GrantRequest, Passkey, PasskeyAssertion, Presence
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import ASKED_SECONDS
 from signoff.contracts.person import Principal
@@ -21,6 +21,19 @@ NOW = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 OLD, NEW = new_key(NOW - timedelta(days=90)), new_key(NOW - timedelta(days=1))
 SIGNER = Signer(PrivateKeys(keys=(NEW,)))
 CHECK = SIGNER.verifier()
+PASSKEY = Passkey(
+    credential="c",
+    tenant="main",
+    person="ana",
+    public_key="k",
+    rp_id="localhost",
+    origin="http://localhost",
+    added_at=NOW,
+    added_by="ana",
+    key_id=NEW.id,
+    signature="s",
+)
+ASSERTION = PasskeyAssertion(credential="c", nonce="n", authenticator_data="a", client_data="d", signature="s")
 DECISION = Decision(
     approval_id="main.s.t.c1.1",
     revision=1,
@@ -34,6 +47,7 @@ DECISION = Decision(
     delivery_id="inbox:ana:1",
     received_at=NOW,
     remember=GrantRequest(seconds=60.0),
+    presence=Presence(passkey=PASSKEY, assertion=ASSERTION),
 )
 ANA = Principal(user="ana", name="Ana", tier="trusted", roles=("finance",))
 
@@ -89,6 +103,9 @@ def test_signed_decision_survives_histories() -> None:
     {"received_at": NOW.replace(tzinfo=None)},
     {"remember": GrantRequest(seconds=61.0)},
     {"remember": None},
+    {"presence": None},
+    {"presence": Presence(passkey=PASSKEY, assertion=replace(ASSERTION, signature="t"))},
+    {"presence": Presence(passkey=replace(PASSKEY, signature="t"), assertion=ASSERTION)},
     {"result": "done"},
     {"v": 2},
     {"key_id": ""},
