@@ -37,7 +37,7 @@ from signoff.approvals.earlier_questions import denial_of, is_barred
 from signoff.approvals.previews.parts import PREVIEW_CHANGES, count_changes
 from signoff.approvals.tightening import tighten
 from signoff.contracts.activity_messages import RunTask, ToolReply
-from signoff.contracts.approval import Question, Terms, TermValues
+from signoff.contracts.approval import Question, Terms, TermValues, Vote
 from signoff.contracts.call import IN_DOUBT_TEXT, CallContext, RunRight
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.decision import Decision
@@ -129,7 +129,8 @@ class RunRights:
             terms = await self._terms(task, call.args, call.found, doubts[-1] if doubts else None)
             # Approvers decide about an unknown outcome even if the policy denies the call.
             terms = terms or self._deps.catalog.terms(self._tool.activity, call.found.verdict)
-            voters = await voters_of(self._deps, task.ctx, self._tool.activity, terms, words, doubts)
+            made = () if rows is None or not doubts else rows.request(doubts[-1]).assignments
+            voters = await voters_of(self._deps, task.ctx, self._tool.activity, terms, words, doubts, made)
             if not is_given_up(words, quorum, policy, self._deps.signature_policy, voters):
                 why = "an earlier ticket of this call is in doubt and was not given up"
                 return await self._left_reply(task) or await self.refuse(task, why, _EARLIER_IN_DOUBT)
@@ -199,6 +200,7 @@ class RunRights:
             return await self.refuse(task, "somebody denied this")
         approval = approval_of(task.revision, rows)
         asked, decisions = ((), ()) if approval is None else ((approval.question,), approval.decisions)
+        made = () if approval is None else approval.assignments
         terms = await self._terms(task, args, found, None if approval is None else approval.question)
         if terms is None:
             return ToolReply(again="policy", note="by the policy of now this would have been denied when it was asked")
@@ -209,7 +211,7 @@ class RunRights:
             deps.catalog.policy(tool.activity),
             terms,
             signature_policy=deps.signature_policy,
-            voters=await voters_of(deps, ctx, tool.activity, terms, decisions, asked),
+            voters=await voters_of(deps, ctx, tool.activity, terms, decisions, asked, made),
             approval=approval,
             now=deps.clock() if rows is None else rows.now,
         )
@@ -281,12 +283,14 @@ async def voters_of(
     terms: Terms,
     decisions: Sequence[Decision],
     questions: Sequence[Question] = (),
+    assignments: Sequence[Vote] = (),
 ) -> VoterSet:
     """Raises `StoreUnavailable`."""
     # Without answers, skip the lookup. Else include the requester: one of their accounts may be an approver's.
-    user_ids = [ctx.user.user, *(each.subject for each in decisions)] if decisions else []
+    made = (*decisions, *(each.decision for each in assignments)) if decisions else ()
+    user_ids = [ctx.user.user, *(each.subject for each in made), *(each.to for each in made)] if made else []
     people = await deps.directory_for(ctx.tenant, *user_ids)
-    return voter_set(deps.catalog, people, ctx, tool, terms, deps.clock(), questions)
+    return voter_set(deps.catalog, people, ctx, tool, terms, deps.clock(), questions, assignments)
 
 
 def refusal(task: RunTask, tool: Tool, why: str, message: str = "") -> ToolReply:

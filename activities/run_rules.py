@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic_core import to_jsonable_python
 
@@ -15,9 +15,11 @@ from signoff.approvals.binding import is_answer_to
 from signoff.approvals.digest import digest_in_context, doubt_digest, question_hash
 from signoff.approvals.earlier_questions import ending_of
 from signoff.approvals.machine import has_preview
+from signoff.approvals.quorum import added_people, people_who_gave
+from signoff.approvals.request_state import assigned_hash
 from signoff.approvals.tightening import tighten
 from signoff.contracts.activity_messages import RunTask
-from signoff.contracts.approval import JUDGED_SECONDS, Question, Terms
+from signoff.contracts.approval import JUDGED_SECONDS, Question, Terms, Vote
 from signoff.contracts.call import PERMISSION_RULE, REQUESTER_RULE, CallContext, RunRight
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.decision import Assurance, Decision, Verdict, at_least
@@ -90,18 +92,21 @@ def voter_set(
     terms: Terms,
     now: datetime,
     questions: Sequence[Question] = (),
+    assignments: Sequence[Vote] = (),
 ) -> VoterSet:
-    policy = catalog.policy(tool).rules
+    policy, gave = catalog.policy(tool).rules, people_who_gave(assignments)
     present = ApproverSpec(
         ctx.tenant,
         terms.alone(),
         ctx.user.user,
         policy.allow_self_approval,
         requester_person=ctx.user.person_id,
+        gave=gave,
     )
-    asked = [approver_spec_of(each) for each in questions]
+    asked = [dataclasses.replace(approver_spec_of(each), gave=gave) for each in questions]
     escalations = [each for question in questions if (each := _escalation(question, terms)) is not None]
-    return VoterSet(people, (present, *dict.fromkeys(asked)), now, tuple(escalations))
+    added = tuple(people.person_id(each, ctx.tenant) for each in added_people(assignments))
+    return VoterSet(people, (present, *dict.fromkeys(asked)), now, tuple(escalations), added)
 
 
 def _escalation(question: Question, terms: Terms) -> Escalation | None:
@@ -176,7 +181,7 @@ class StoredApproval:
     """The stored approval of one call: its question, and the approving decisions with their times (UTC).
 
     `problem` is the reason why no approval counts, `stale` the reason to ask again. `edited` is the hash of the
-    question whose edit produced these arguments, or "".
+    question whose edit produced these arguments, or "". `assignments` are its hand-ons and additions.
     """
 
     question: Question
@@ -186,6 +191,7 @@ class StoredApproval:
     edited: str = ""
     problem: str = ""
     stale: str = ""
+    assignments: tuple[Vote, ...] = ()
 
 
 def approval_of(revision: int | None, rows: ApprovalRows | None) -> StoredApproval | None:
@@ -212,13 +218,18 @@ def approval_of(revision: int | None, rows: ApprovalRows | None) -> StoredApprov
     if request.state in ("denied", "cancelled", "timed_out"):
         return StoredApproval(question, request.question_hash, (), problem=_NOT_APPROVED[request.state], stale=stale)
     stored = tuple(vote.decision for vote in request.votes if vote.verdict == "approved")
-    times = [each.answered_at for each in rows.answers if any(each.vote.decision is one for one in stored)]
+    counted = [each for each in rows.answers if any(each.vote.decision is one for one in stored)]
+    if any(each.vote.decision.assigned != assigned_hash(rows.answers, each.number) for each in counted):
+        return StoredApproval(question, request.question_hash, (), problem=_HIDDEN, stale=stale)
+    times = [each.answered_at for each in counted]
     old = rows.revision(question.edit_of) if question.edit_of else None
     edited = "" if old is None else question_hash(old)
     completed_at = max(times, default=None)
-    return StoredApproval(question, request.question_hash, stored, completed_at, edited, stale=stale)
+    made = request.assignments
+    return StoredApproval(question, request.question_hash, stored, completed_at, edited, stale=stale, assignments=made)
 
 
+_HIDDEN: Final = "a hand-on or an added approver of this is missing in the store"
 _NOT_APPROVED = {
     "denied": "somebody denied this",
     "cancelled": "this was withdrawn",
@@ -266,6 +277,8 @@ def check_run(
     if question.edit_of and (mode == "off" or (mode == "propose" and not question.proposers)):
         # The edit counts as its author's approval, which the present policy does not allow.
         return RunCheck("again", "the policy on changed arguments is stricter now", "policy")
+    if any(signature_policy.decision_problem(each.decision, accept_unsigned=False) for each in approval.assignments):
+        return RunCheck("refuse", "the gateway did not sign a hand-on or an added approver of this")
     for decision in approval.decisions:
         problem = "" if _answers(decision, approval) else "a decision is about something else"
         problem = problem or signature_policy.decision_problem(decision, accept_unsigned=rules.accept_unsigned)

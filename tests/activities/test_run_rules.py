@@ -27,10 +27,10 @@ from signoff.approvals.digest import question_hash
 from signoff.approvals.machine import vote_of
 from signoff.approvals.request_state import StoredAnswer
 from signoff.contracts.activity_messages import Authority, GateDecision, RunTask, Tally
-from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGroup, Question
+from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGroup, Question, Vote
 from signoff.contracts.call import REQUESTER_RULE
 from signoff.contracts.content import Content
-from signoff.contracts.decision import Decision, Passkey, Presence
+from signoff.contracts.decision import ASSIGNING, Decision, Passkey, Presence
 from signoff.contracts.limits import ASKED_SECONDS
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
@@ -430,6 +430,14 @@ def checked(
         approval=StoredApproval(asked, question_hash(asked), decisions or (yes(asked),), **given),
         now=OPENED + timedelta(seconds=after),
     )
+
+
+def test_unsigned_hand_on_or_added_approver_runs_nothing() -> None:
+    for verdict in ASSIGNING:
+        made = Decision(approval_id=bound().id, verdict=verdict, subject="ana", to="bo", revision=1, question_hash="h")
+        vote = Vote(subject="ana", verdict=verdict, at=OPENED, decision=made)
+        refused = checked(bound(), assignments=(vote,))
+        assert refused == RunCheck("refuse", "the gateway did not sign a hand-on or an added approver of this")
 
 
 def test_card_whose_content_changed_is_asked_again() -> None:

@@ -10,10 +10,11 @@ from tables import table
 from turn_fixtures import GUEST, Ledger, TurnRig, catalog_of, pay_tool, yes
 
 from signoff.activities.run_right import RunRights
+from signoff.activities.run_rules import voter_set
 from signoff.activities.worker_deps import Profile, WorkerDeps
 from signoff.contracts.activity_messages import RunTask, ToolReply
-from signoff.contracts.approval import ApprovalRequest, Terms
-from signoff.contracts.decision import UNSIGNED, Decision
+from signoff.contracts.approval import ApprovalRequest, Terms, Vote
+from signoff.contracts.decision import UNSIGNED, Decision, Verdict
 from signoff.contracts.person import Delegation, Person
 from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
@@ -326,6 +327,30 @@ def test_each_person_takes_one_seat() -> None:
     assert seats.count((proved("bo"), proved("bo", delivery_id="d2"))) == 1
     assert seats.count((proved("eve"), proved("eve", delivery_id="d2"))) == 1
     assert seats.count((proved("bo"), proved("cy"), proved("ana"), proved("al"))) == 2
+
+
+@table(
+    ("who", "suffices"),
+    (("bo", "cy"), True),
+    (("bo",), False),
+    (("bo", "ana"), False),
+    (("cy", "ana"), False),
+    (("cy",), False),
+    (("bo", "eve"), False),
+)
+def test_run_requires_the_added_approver_and_drops_the_giver(who: tuple[str, ...], *, suffices: bool) -> None:
+    def made(verdict: Verdict, by: str, to: str) -> Vote:
+        return Vote(subject=by, verdict=verdict, at=NOW, decision=approval_by(by, verdict=verdict, to=to))
+
+    tool = pay_tool(Ledger(), ApprovalPolicy(approvers=("user:ana", "user:bo", "user:cy")))
+    people = FixedDirectory(
+        (a_person("ana"), a_person("bo"), a_person("cy", delegations=lends("eve")), a_person("eve"))
+    )
+    assignments = (made("handed_on", "ana", "bo"), made("added", "bo", "cy"))
+    catalog = catalog_of([tool])
+    terms = catalog.terms(tool.activity)
+    found = voter_set(catalog, people, pinned(), tool.activity, terms, NOW, (), assignments)
+    assert found.suffices([SIGNER.sign_decision(approval_by(each)) for each in who]) is suffices
 
 
 async def test_accounts_of_one_person_share_a_seat_at_run_time(store: Store) -> None:

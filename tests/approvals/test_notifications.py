@@ -10,6 +10,7 @@ from signoff.testing import a_decision, a_request
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ANSWER = Vote(subject="bo", verdict="denied", at=NOW, decision=a_decision(verdict="denied"))
+HANDED_ON = Vote(subject="ana", verdict="handed_on", at=NOW, decision=a_decision(verdict="handed_on", to="bo"))
 ENDING: dict[str, Any] = {
     "state": "denied",
     "votes": (ANSWER,),
@@ -74,6 +75,8 @@ def test_revision_that_ends_at_once_closes_the_one_shown() -> None:
     ({"reminded": 1}, {"reminded": 1}, []),
     ({"reminded": 2}, {"reminded": 1}, []),
     ({}, {"escalated": True}, ["escalated"]),
+    ({}, {"assignments": (HANDED_ON,)}, ["assigned"]),
+    ({"assignments": (HANDED_ON,)}, {"assignments": (HANDED_ON,)}, []),
     ({}, {"extended": True}, ["escalated"]),
     ({"escalated": True}, {"escalated": True}, []),
     ({"escalated": True}, {"escalated": True, "extended": True}, ["escalated"]),

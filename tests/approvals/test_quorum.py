@@ -10,7 +10,7 @@ from tables import table
 from signoff.approvals import deadlines
 from signoff.approvals.quorum import Progress, Voter, countable_votes, progress, suffices, tally
 from signoff.contracts.activity_messages import Authority
-from signoff.contracts.approval import ApprovalRequest, ApproverGroup
+from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Vote
 from signoff.contracts.decision import Decision
 from signoff.testing import a_request
 
@@ -37,6 +37,35 @@ voters_of = st.builds(
     entries_of,
     seats_of,
 )
+
+
+def a_vote(who: str, verdict: Any = "approved", **fields: Any) -> Vote:
+    decision = Decision(approval_id="a", verdict=verdict, to=fields.pop("to", ""))
+    return Vote(subject=who, verdict=verdict, at=NOW, decision=decision, **fields)
+
+
+@table(
+    ("who", "terms", "expected"),
+    (("ana",), {}, Progress(1, 2, (ApproverGroup(of=("user:rui",)),))),
+    (("rui",), {}, Progress(1, 2)),
+    (("ana", "bo"), {}, Progress(1, 2, (ApproverGroup(of=("user:rui",)),))),
+    (("ana", "rui"), {}, Progress(2, 2)),
+    (("ana", "rui"), {"quorum": 2}, Progress(2, 3)),
+    (("ana", "rui", "bo"), {"quorum": 2}, Progress(3, 3)),
+    (("ana", "rui"), {"groups": BOTH}, Progress(2, 3, (LEGAL,))),
+)
+def test_added_approver_takes_a_seat_of_their_own(
+    who: tuple[str, ...], terms: dict[str, Any], expected: Progress
+) -> None:
+    votes = tuple(a_vote(each, entries=("role:finance",)) for each in who)
+    request = a_request(votes=votes, assignments=(a_vote("ana", "added", to="rui"),), **terms)
+    assert progress(request) == expected
+
+
+def test_vote_on_behalf_of_an_added_approver_is_not_their_own() -> None:
+    votes = (a_vote("ana"), a_vote("cy", on_behalf="rui"))
+    request = a_request(votes=votes, assignments=(a_vote("ana", "added", to="rui"),))
+    assert progress(request) == Progress(1, 2, (ApproverGroup(of=("user:rui",)),))
 
 
 def own(human: str, *entries: str) -> Voter:

@@ -389,6 +389,33 @@ async def test_voter_gets_no_reminder_and_no_card_on_the_next_channel(rig: Rig) 
     assert rows[("ana", "chat")].remind_at is None
 
 
+def handed_on(by: str, to: str) -> Vote:
+    decision = Decision(approval_id="a", verdict="handed_on", to=to, to_name=to.title())
+    return Vote(subject=by, name=by.title(), verdict="handed_on", at=NOW, decision=decision)
+
+
+async def test_hand_on_sends_its_card_again_to_the_new_approver_alone(rig: Rig) -> None:
+    asks = await rig.asked()
+    after = replace(asks, assignments=(handed_on("ana", "bo"),))
+    await rig.told("assigned", after)
+    await rig.told("assigned", after)
+    await rig.told("reminded", replace(after, reminded=1))
+    assert summary(rig.mail) == [("bo", "ask"), ("bo", "remind"), ("bo", "remind")]
+    assert summary(rig.chat) == [("ana", "ask")]
+    assert [each.request.assignments for each, _ in rig.mail.cards] == [(), after.assignments, after.assignments]
+    await rig.cards.expedite((await rig.rows(asks))[("ana", "mail")].token)
+    await rig.settle()
+    assert (await rig.rows(asks))[("ana", "mail")].state == "dropped"
+
+
+async def test_outdated_reminder_keeps_a_hand_on(rig: Rig) -> None:
+    asks = await rig.asked()
+    await rig.told("assigned", replace(asks, assignments=(handed_on("ana", "bo"),)))
+    await rig.told("reminded", replace(asks, reminded=1))
+    assert {len(each.request.assignments) for each in (await rig.rows(asks)).values()} == {1}
+    assert summary(rig.chat) == [("ana", "ask")]
+
+
 async def test_former_approver_gets_no_reminder(rig: Rig) -> None:
     asks = await rig.asked(notify=("mail",))
     rig.people = (ANA, replace(BO, roles=()), CY)

@@ -115,6 +115,7 @@ def attempt_entry(
         at,
         who.subject or decision.subject,
         verdict=decision.verdict,
+        to=decision.to[:SHOWN_CHARS],
         revision=decision.revision or 1,
         question_hash=decision.question_hash,
         # None is left out of an entry, but False would be recorded for every decision.

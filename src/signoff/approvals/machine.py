@@ -17,7 +17,7 @@ from signoff.approvals.quorum import progress
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, Question, Settlement, Vote
 from signoff.contracts.content import Words
-from signoff.contracts.decision import Decision
+from signoff.contracts.decision import ASSIGNING, Decision
 from signoff.contracts.limits import CLOCKS_APART_SECONDS, REASON_CHARS
 from signoff.contracts.receipt import Receipt, ReceiptCode, ReceiptReason
 from signoff.formats.replace import replace
@@ -138,6 +138,8 @@ def _find_misfit(request: ApprovalRequest, decision: Decision) -> str:
         return "`verdict`: a withdrawal is not a decision; use `cancel`"
     if decision.verdict == "retracted":
         return "`verdict`: only the inbox can undo a denial"
+    if decision.verdict in ASSIGNING:
+        return "`verdict`: use `reassign` or `add_approver`"
     if decision.verdict == "happened" and request.kind != "in_doubt":
         return "`verdict`: `happened` is only for a call with an unknown outcome"
     if decision.result and decision.verdict != "happened":
@@ -198,6 +200,13 @@ def count_vote(request: ApprovalRequest, vote: Vote) -> ApprovalRequest:
     voted = replace(request, votes=(*others, vote))
     state = _tally_state(voted)
     return voted if state == "pending" else _decide(voted, vote, state)
+
+
+def assignment_receipt(request: ApprovalRequest, verdict: str, code: ReceiptCode = "") -> Receipt:
+    """Return the receipt of a hand-on or an added approver. The request waits for the others."""
+    return Receipt(
+        status="accepted", code=code, approval_id=request.id, state=request.state, verdict=verdict, **_course(request)
+    )
 
 
 def receipt_after(before: ApprovalRequest, after: ApprovalRequest) -> Receipt:

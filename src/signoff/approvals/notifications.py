@@ -7,7 +7,7 @@ from signoff.approvals.request_state import ENDINGS
 from signoff.contracts.approval import ApprovalRequest
 from signoff.formats.replace import replace
 
-RequestEventKind: TypeAlias = Literal["opened", "reminded", "escalated", "closed"]
+RequestEventKind: TypeAlias = Literal["opened", "reminded", "escalated", "assigned", "closed"]
 """Events sent to people. Each revision has an `opened`, and a `closed` for any end state."""
 
 
@@ -45,6 +45,8 @@ def events_between(before: ApprovalRequest | None, after: ApprovalRequest, now: 
             events.append(RequestEvent(kind="reminded", request=after))
         if _escalations(after) > _escalations(before):
             events.append(RequestEvent(kind="escalated", request=after))
+        if len(after.assignments) > len(before.assignments):
+            events.append(RequestEvent(kind="assigned", request=after))
     return tuple(each for each in events if each.request.notify)
 
 

@@ -14,6 +14,8 @@ from typing import Final
 from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Vote
 from signoff.formats.replace import replace
 
+_ADDED: Final = "added:"
+"""Begins the entry of an added approver. No policy can name such an entry."""
 _SOURCE: Final = ("source",)
 _SINK: Final = ("sink",)
 
@@ -75,14 +77,52 @@ def countable_votes(voters: Iterable[Voter]) -> int:
     return sum(_flow(network).values())
 
 
-def voter_of(vote: Vote) -> Voter:
-    human = vote.person_id or vote.subject
-    return Voter(human, {vote.on_behalf or human: frozenset(vote.entries)})
-
-
 def progress(request: ApprovalRequest) -> Progress:
-    voters = [voter_of(vote) for vote in request.votes if vote.verdict == "approved"]
-    return tally(request.quorum, request.groups, voters)
+    added = added_people(request.assignments)
+    voters = [_voter_of(vote, added) for vote in request.votes if vote.verdict == "approved"]
+    found = tally(*with_added(request.quorum, request.groups, added), voters)
+    return _with_open_people(found) if added else found
+
+
+def added_people(assignments: Iterable[Vote]) -> tuple[str, ...]:
+    """Return the ids of the people whose own approval is required besides the others."""
+    return tuple(dict.fromkeys(each.decision.to for each in assignments if each.verdict == "added"))
+
+
+def people_who_gave(assignments: Iterable[Vote]) -> tuple[str, ...]:
+    """Return the ids of the people who handed the request on, and decide no longer."""
+    return tuple(each.person_id or each.subject for each in assignments if each.verdict == "handed_on")
+
+
+def with_added(
+    quorum: int, groups: Sequence[ApproverGroup], added: Sequence[str]
+) -> tuple[int, Sequence[ApproverGroup]]:
+    """Require the approval of each added person, besides the quorum and the groups."""
+    if not added:
+        return quorum, groups
+    seats = (ApproverGroup(of=(added_entry(person),)) for person in added)
+    return people_needed(quorum, groups) + len(added), (*groups, *seats)
+
+
+def added_entry(person: str) -> str:
+    """Return the approver entry that only this person's own vote has."""
+    return f"{_ADDED}{person}"
+
+
+def _voter_of(vote: Vote, added: Sequence[str]) -> Voter:
+    human = vote.person_id or vote.subject
+    own = {added_entry(human)} if human in added and not vote.on_behalf else set()
+    return Voter(human, {vote.on_behalf or human: frozenset(vote.entries) | own})
+
+
+def _with_open_people(found: Progress) -> Progress:
+    """Name added approvers as people."""
+    named = (replace(group, of=tuple(_as_person(each) for each in group.of)) for group in found.open)
+    return Progress(found.yes, found.needed, tuple(named))
+
+
+def _as_person(entry: str) -> str:
+    return f"user:{entry.removeprefix(_ADDED)}" if entry.startswith(_ADDED) else entry
 
 
 def _fill_groups(groups: Sequence[ApproverGroup], voters: Sequence[Voter]) -> list[int]:

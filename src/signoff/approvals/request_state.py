@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 from signoff.approvals import binding, deadlines, machine
 from signoff.approvals.digest import question_hash
 from signoff.contracts.approval import ApprovalRequest, Card, Question, Vote
-from signoff.contracts.decision import Decision
+from signoff.contracts.canonical_json import sha256_hex
+from signoff.contracts.decision import ASSIGNING, Decision
 from signoff.contracts.limits import UNDO_SECONDS
 from signoff.formats.replace import replace
 
@@ -69,6 +70,9 @@ def request_at(
     """
     request, taken = request_of(question, card), tuple(answers)
     for answer in taken:
+        if answer.vote.verdict in ASSIGNING:
+            request = _assign(request, question, answer)
+            continue
         if not _counts(question, answer, taken):
             continue
         request = deadlines.advance(request, answer.vote.at)
@@ -82,6 +86,19 @@ def request_at(
     if question.ended_as == "expired":
         request = deadlines.advance(request, question.ended_at)
     return _end(request, question) if request.state in ("pending", "approved") else request
+
+
+def assigned_hash(answers: Iterable[StoredAnswer], before: int | None = None) -> str:
+    """Hash the hand-ons and additions of an approval, by default all, else those before an answer's number.
+
+    Each answer's signature covers this hash, so that a hidden hand-on or addition is noticed. "" without any.
+    """
+    made = [
+        each.vote.decision.model_dump(mode="json", exclude_defaults=True)
+        for each in answers
+        if each.vote.verdict in ASSIGNING and (before is None or each.number < before)
+    ]
+    return sha256_hex(made) if made else ""
 
 
 def edit_stands(answers: Iterable[StoredAnswer], revision: int, delivery: str) -> bool:
@@ -143,6 +160,17 @@ def find_denial(answers: Iterable[StoredAnswer], person: str, browser: str) -> S
     """Return the person's newest denial in this browser session, undone or not."""
     own = [each for each in answers if each.vote.decision.subject == person and _is_of(each, browser)]
     return own[-1] if own else None
+
+
+def _assign(request: ApprovalRequest, question: Question, answer: StoredAnswer) -> ApprovalRequest:
+    """A hand-on concerns one revision, an added approver also the later ones."""
+    if answer.revision == question.revision:
+        request = deadlines.advance(request, answer.vote.at)
+    elif answer.vote.verdict != "added" or answer.revision > question.revision:
+        return request
+    if request.state != "pending":
+        return request
+    return replace(request, assignments=(*request.assignments, answer.vote))
 
 
 def _counts(question: Question, answer: StoredAnswer, answers: Iterable[StoredAnswer]) -> bool:

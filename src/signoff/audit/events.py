@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from signoff.approvals.audit_events import admin_stream
 from signoff.audit.record import TOO_LONG, Record
 from signoff.contracts.audit import BY, BY_TURN, CLAIMED_SUBJECT, DISPATCH, CloudEvent
+from signoff.contracts.decision import ASSIGNING
 from signoff.contracts.ids import TurnKey, parse_workflow_id
 
 SCHEMA_VERSION: Final = 1
@@ -49,6 +50,7 @@ _FACTS: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = MappingProxyType(
         "edited_by": (_TEXT, "The person who edited the arguments."),
         "changed": (_TEXTS, "The names of the changed parts."),
         "verdict": (_TEXT, "The verdict."),
+        "to": (_TEXT, "The person to whom the request was handed on, or whose approval was added."),
         "assurance": (_TEXT, "The assurance of the decision's author."),
         "on_behalf": (_TEXT, "The person for whom a delegate answered."),
         "votes": (_COUNT, "The number of votes."),
@@ -91,7 +93,7 @@ _ASKED: Final = (
     "min_assurance", "requester", "edited_by", "changed",
 )  # fmt: skip
 _ANSWERED: Final = (
-    *_CALL, "person", "revision", "verdict", "channel", "assurance", "on_behalf", "votes", "needed",
+    *_CALL, "person", "revision", "verdict", "to", "channel", "assurance", "on_behalf", "votes", "needed",
 )  # fmt: skip
 _OVER: Final = (*_CALL, "person", "revision", "digest", "state", "type", "channel")
 _TIMED: Final = (*_CALL, "revision", "approvers", "expires_at")
@@ -272,6 +274,8 @@ def _attempt(facts: Mapping[str, Any]) -> str:
     if facts.get("receipt") == _REPEATED:
         # The same decision, delivered again. Its event was sent when it was accepted.
         return ""
+    if facts.get("verdict") in ASSIGNING:
+        return "approval.answered" if facts.get("status") == "accepted" else ""
     if facts.get("verdict", "withdrawn") != "withdrawn":
         return _ANSWERS.get(facts.get("status", ""), "")
     # A turn's own report of it is its end, which also covers a turn that stopped.

@@ -20,7 +20,7 @@ from signoff.contracts.limits import EFFECT_CHARS
 from signoff.formats.visible_text import ELLIPSIS, MISSING, cut_visible, one_line
 from signoff.languages.catalogue import text
 from signoff.languages.remarks import remark_text
-from signoff.texts.endings import late_report_words, undeclared_words
+from signoff.texts.endings import assignment_words, late_report_words, undeclared_words
 from signoff.texts.formatter import Formatter
 from signoff.texts.reasons import rule_words
 
@@ -263,7 +263,8 @@ class _Writer:
         undeclared = undeclared_words(self.request, self.formatter.language)
         preview = self.request.preview is not None and not self.request.preview.fault
         seen = text("card.preview", self.formatter.language) if preview else ""
-        return " ".join(filter(None, (self.remark(), undeclared, said, seen)))
+        assigned = assignment_words(self.request, self.formatter.language)
+        return " ".join(filter(None, (self.remark(), *assigned, undeclared, said, seen)))
 
     def remark(self) -> str:
         request = self.request
@@ -286,10 +287,9 @@ class _Writer:
         return " ".join(filter(None, (words, *self.formatter.stricter_reasons(request.applied))))
 
     def votes(self) -> str:
-        request = self.request
-        if request.quorum < 2:
+        votes_so_far = progress(self.request)
+        if votes_so_far.needed < 2:
             return ""
-        votes_so_far = progress(request)
         words = self.formatter.text("card.counted", n=votes_so_far.yes, of=votes_so_far.needed)
         return f"{words} {self.formatter.open(votes_so_far.open)}".rstrip()
 

@@ -29,6 +29,8 @@ COMMANDS: Final = {
     "question": ("signoff.cli.http.inbox", "Ask the agent about its waiting request."),
     "withdraw": ("signoff.cli.http.inbox", "Withdraw a request, so that its call does not run."),
     "decisions": ("signoff.cli.http.decisions", "Search and export past requests."),
+    "reassign": ("signoff.cli.http.inbox", "Hand a request on to another approver."),
+    "add-approver": ("signoff.cli.http.inbox", "Require one more approval of a request."),
     "turns": ("signoff.cli.http.turns", "List turns, newest first."),
     "watch": ("signoff.cli.http.turns", "Watch a turn until it ends."),
     "cancel": ("signoff.cli.http.turns", "Ask a turn to stop."),

@@ -379,6 +379,21 @@ class Client:
         name = request if isinstance(request, str) else request.id
         return await self._transport.receipt(f"/v1/approvals/{_quote_part(name)}/messages", {"text": text}, by)
 
+    async def reassign(
+        self, request: ApprovalRequest | str, to: str, *, by: str = "", reason: str = "", delivery: str = ""
+    ) -> Receipt:
+        """Hand a pending request on to another person who may decide it. Returns a receipt.
+
+        Its giver may decide it no longer. A request goes one step: it cannot be handed on again.
+        """
+        return await self._assign("reassign", request, by, to=to, reason=reason, delivery_id=delivery)
+
+    async def add_approver(
+        self, request: ApprovalRequest | str, to: str, *, by: str = "", reason: str = "", delivery: str = ""
+    ) -> Receipt:
+        """Require the approval of one more person who may decide a pending request. Returns a receipt."""
+        return await self._assign("add-approver", request, by, to=to, reason=reason, delivery_id=delivery)
+
     async def grants(self, *, every: bool = False, tenant: str = "") -> list[Grant]:
         """List remembered answers, newest first. `every` includes expired, used up and revoked ones."""
         return await self._transport.list_rows(Grant, "grants", every=every, tenant=tenant)
@@ -485,6 +500,12 @@ class Client:
         """
         params = _drop_empty({"subscription": subscription, "as": by, "tenant": tenant})
         return await self._transport.call(RetryResult, "POST", "/v1/events/failed/retry", params=params, json={})
+
+    async def _assign(self, route: str, named: ApprovalRequest | str, by: str, **given: str) -> Receipt:
+        request = await self.request(named) if isinstance(named, str) else named
+        shown = {"revision": request.revision, "question_hash": request.question_hash}
+        path = f"/v1/approvals/{_quote_part(request.id)}/{route}"
+        return await self._transport.receipt(path, _drop_empty({**given, **shown}), by)
 
     async def _decide(self, named: ApprovalRequest | str, by: str, **given: Any) -> Receipt:
         """The decision counts for no later question."""

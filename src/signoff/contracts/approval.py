@@ -408,3 +408,5 @@ class ApprovalRequest(Question, Timed):
     """The approvers' questions and the agent's answers, oldest first. Only in the view of one request."""
     thread: str = ""
     """The hash of `messages`, which an approval names. "" without messages."""
+    assignments: tuple[Vote, ...] = ()
+    """The hand-ons of this revision, and the added approvers of this and earlier revisions, in order."""

@@ -1,19 +1,22 @@
 """A person's decision, as it reaches the turn."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import StringConstraints
 
 from signoff.contracts.frozen_model import FrozenModel
 
-Verdict = Literal["approved", "denied", "happened", "withdrawn", "retracted"]
+Verdict = Literal["approved", "denied", "happened", "withdrawn", "retracted", "handed_on", "added"]
 """The verdict of a decision.
 
 `happened` only answers a question about an unknown outcome. There, `approved` says that the call did not happen and may
 run, and `denied` gives it up. `withdrawn` is the verdict of an envelope for `cancel`, not an answer. `retracted` undoes
-a denial of the inbox. Only the gateway writes it.
+a denial of the inbox. `handed_on` and `added` change who decides. Only the gateway writes these three.
 """
+Assigning = Literal["handed_on", "added"]
+ASSIGNING: Final[tuple[Assigning, ...]] = ("handed_on", "added")
+"""The verdicts that change who decides, and are no votes."""
 Assurance = Literal["none", "link", "channel", "session", "mfa", "present"]
 """The strength of a person's identification. `present`: a passkey has verified the person for exactly this decision."""
 ASSURANCES: tuple[Assurance, ...] = ("none", "link", "channel", "session", "mfa", "present")
@@ -117,6 +120,12 @@ class Decision(FrozenModel):
     """The author's statement of an unknown outcome."""
     presence: Presence | None = None
     """The proof of the assurance `present`."""
+    to: str = ""
+    """With `handed_on` and `added`: the id of the person who decides next, or besides."""
+    to_name: str = ""
+    """That person's name."""
+    assigned: str = ""
+    """The SHA-256 of all earlier hand-ons and additions of the approval. "" without any."""
     key_id: str = ""
     """The gateway's signing key. "" for an unverified author."""
     signature: str = ""

@@ -18,6 +18,7 @@ ReceiptReason = Literal[
     "", "edit", "remember", "passed_on", "unseen", "begun", "enough", "withdraw", "late", "reason", "preview",
     "thread", "asked", "questions", "external", "gone", "undo_late", "undo_other",
     "passkey", "passkey_misfit", "passkey_used", "passkey_cloned",
+    "handed_on", "answered", "further", "to_self", "to_asker", "to_done", "to_stranger",
 ]  # fmt: skip
 """Why an answer does not count, in more detail than its code.
 
@@ -30,6 +31,10 @@ ReceiptReason = Literal[
 - `passkey`: lacks the person's passkey. `passkey_misfit`: proves another decision, person or page. `passkey_used`: its
   challenge was used or has expired. `passkey_cloned`: its counter did not grow.
 - `undo_late`, `undo_other`: undoes a denial too late, or that of another person or browser session.
+- `handed_on`: the person handed the request on. `answered`: the person has answered, so cannot hand it on. `further`:
+  it reached the person by a hand-on, an addition or a delegation, and goes no further.
+- `to_self`, `to_asker`, `to_done`, `to_stranger`: the other person is the author, the requester or an editor, has
+  answered, handed on or been added, or may not decide in the author's place.
 """
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from signoff.contracts.call import ReportCode
-from signoff.contracts.decision import Assurance, Decision, GrantRequest, PasskeyAssertion
+from signoff.contracts.decision import Assigning, Assurance, Decision, GrantRequest, PasskeyAssertion
 from signoff.contracts.ids import Id
 from signoff.contracts.limits import BATCH_DECISIONS, DELIVERY_CHARS, REASON_CHARS
 from signoff.contracts.names import DEFAULT_ASKER, DEFAULT_TENANT
@@ -167,14 +167,25 @@ def decision_from_draft(draft: DecisionDraft, author: DecisionAuthor, received_a
     Its delivery id includes the author: another person's key must not fetch this person's receipt.
     """
     carried = {name: getattr(draft, name) for name in _CARRIED}
-    verified = {
+    return Decision(**carried | _verified(draft.delivery_id, author, received_at))
+
+
+def decision_from_assignment(
+    body: "AssignmentBody", approval_id: str, verdict: Assigning, author: DecisionAuthor, received_at: datetime
+) -> Decision:
+    """As `decision_from_draft`."""
+    verified = _verified(body.delivery_id, author, received_at)
+    return Decision(approval_id=approval_id, verdict=verdict, **body.model_dump() | verified)
+
+
+def _verified(delivery: str, author: DecisionAuthor, received_at: datetime) -> dict[str, Any]:
+    return {
         "subject": author.person.id,
         "channel": author.channel,
         "assurance": author.assurance,
-        "delivery_id": f"{author.channel}:{author.person.id}:{draft.delivery_id}",
+        "delivery_id": f"{author.channel}:{author.person.id}:{delivery}",
         "received_at": author.received_at or received_at,
     }
-    return Decision(**carried | verified)
 
 
 class BatchBody(RequestBody):
@@ -188,6 +199,25 @@ class BatchBody(RequestBody):
         min_length=1,
         max_length=BATCH_DECISIONS,
         json_schema_extra={"items": {"$ref": "#/components/schemas/DecisionDraft"}},
+    )
+
+
+class AssignmentBody(RequestBody):
+    """Hand one waiting request on to another approver, or require their approval besides."""
+
+    to: Id = Field(description="The id of a person who may decide the request.")
+    reason: str = Field(default="", max_length=REASON_CHARS, description="Stored with the request.")
+    revision: int | None = Field(default=None, ge=1, description="The shown revision; another is stale.")
+    question_hash: str = Field(
+        default="",
+        max_length=_HASH_CHARS,
+        description="The hash of the shown request; another is stale. Only the development profile accepts none.",
+    )
+    delivery_id: str = Field(
+        default="",
+        max_length=DELIVERY_CHARS,
+        pattern=r"^[\x20-\x7e]*$",
+        description="The same id again changes nothing.",
     )
 
 

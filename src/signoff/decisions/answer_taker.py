@@ -23,6 +23,7 @@ from signoff.approvals.machine import (
 )
 from signoff.approvals.request_state import (
     INBOX,
+    assigned_hash,
     browser_of,
     find_denial,
     request_at,
@@ -107,7 +108,7 @@ class AnswerTaker:
         if question_hash not in ("", asked.question_hash):
             return Taken(stale_receipt(asked))
         found = author(asked, decision, received)
-        objection = _objection(asked, decision, found, received) or _too_many(rows, decision, found)
+        objection = _objection(asked, decision, found, received) or too_many(rows, decision, found)
         if objection is None and arrived_late(asked, arrived or rows.now):
             objection = refusal(asked, "expired")
         if objection is None and _takes_back(decision) and has_begun(connection, rows.latest):
@@ -117,7 +118,7 @@ class AnswerTaker:
         if not question_hash:
             # A raw decision may name no question: it means the present one.
             decision = replace(decision, revision=asked.revision, question_hash=asked.question_hash)
-        signed = objection or sign(decision)
+        signed = objection or sign(replace(decision, assigned=assigned_hash(rows.answers)))
         if isinstance(signed, Receipt):
             return Taken(signed, author=found)
         vote = vote_of(signed, found, received)
@@ -174,7 +175,7 @@ class AnswerTaker:
             delivery_id=delivery,
             received_at=self._clock(),
         )
-        signed = _too_many(rows, undo, author) or sign(undo)
+        signed = too_many(rows, undo, author) or sign(undo)
         if isinstance(signed, Receipt):
             return signed
         void_answer(connection, asked.id, vote.decision.delivery_id, (denial.revision,))
@@ -223,7 +224,7 @@ def _objection(request: ApprovalRequest, decision: Decision, author: Authority, 
     return None if author.allowed else refusal(request, "not_allowed", why="withdraw")
 
 
-def _too_many(rows: ApprovalRows, decision: Decision, author: Authority) -> Receipt | None:
+def too_many(rows: ApprovalRows, decision: Decision, author: Authority) -> Receipt | None:
     """Return the refusal of a decision above the limits of one person or of all, or `None`.
 
     Denials are never refused. The limits bound refused edits: each stays in the store and in the turn's history.

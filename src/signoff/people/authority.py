@@ -64,6 +64,7 @@ def _withdrawable(request: ApprovalRequest) -> ApprovalRequest:
         approvers=(*request.approvers, f"user:{request.requester.user}", _OPERATORS),
         groups=(),
         votes=(),
+        assignments=(),
         # A withdrawal makes nothing happen. The requester may withdraw with any sign-in, but not unsigned.
         allow_self=True,
         min_assurance="none",

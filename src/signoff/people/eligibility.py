@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from signoff.approvals.deadlines import first_approvers
+from signoff.approvals.quorum import people_who_gave
 from signoff.contracts.approval import ApprovalRequest, Question, Terms
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import ReceiptCode
@@ -52,10 +53,13 @@ class ApproverSpec:
 
     "" means `requester` itself.
     """
+    gave: tuple[str, ...] = ()
+    """The ids of the people who handed the request on."""
 
 
 def approver_spec_of(question: Question) -> ApproverSpec:
     asked_by = question.requester.user
+    gave = people_who_gave(question.assignments) if isinstance(question, ApprovalRequest) else ()
     return ApproverSpec(
         question.tenant,
         question.alone(),
@@ -63,6 +67,7 @@ def approver_spec_of(question: Question) -> ApproverSpec:
         question.allow_self,
         question.proposers,
         question.requester.person_id,
+        gave,
     )
 
 
@@ -92,6 +97,19 @@ def resolve_eligibility(
     return Eligibility(on_behalf=chosen, entries=votes.delegated[chosen])
 
 
+def has_handed_on(request: ApprovalRequest, person: Person, people: Directory) -> bool:
+    gave = {people.person_id(each, request.tenant) for each in people_who_gave(request.assignments)}
+    return people.person_id(person.id, request.tenant) in gave
+
+
+def find_assignable(request: ApprovalRequest, people: Directory, moment: datetime) -> tuple[Person, ...]:
+    """Return the people who may decide the request by their own right, in the directory's order."""
+    spec = approver_spec_of(request)
+    return tuple(
+        each for each in people.all(request.tenant) if resolve_voting_rights(each, people, spec, moment).own is not None
+    )
+
+
 def can_remember(request: ApprovalRequest, person: Person, people: Directory, now: datetime) -> bool:
     """True only for the first approvers of the policy.
 
@@ -109,9 +127,12 @@ def resolve_voting_rights(
     """Resolve the votes that a person may cast at `moment`.
 
     The person must be active, in the tenant, and asked by id, role or delegation. Neither they nor a delegator may be
-    the requester, under any account or login.
+    the requester, under any account or login, or have handed the request on.
     """
     if person is None or not _present(person, spec):
+        return VotingRights(code="not_allowed")
+    gave = {people.person_id(each, spec.tenant) for each in spec.gave}
+    if people.person_id(person.id, spec.tenant) in gave:
         return VotingRights(code="not_allowed")
     # The requester may not decide for others either: it would still be the same person.
     asked_as = (spec.requester, *filter(None, (spec.requester_person,)), *spec.proposers)
@@ -124,7 +145,8 @@ def resolve_voting_rights(
     delegated: dict[str, frozenset[str]] = {}
     for each in people.delegators(person.id, spec.tenant, moment):
         human = people.person_id(each.id, spec.tenant)
-        if _present(each, spec) and (spec.allow_self or human not in askers) and (entries := _entries(each, spec)):
+        allowed = human not in gave and (spec.allow_self or human not in askers)
+        if allowed and _present(each, spec) and (entries := _entries(each, spec)):
             # One person may delegate under several accounts. It is still one vote.
             delegated[human] = delegated.get(human, frozenset()) | entries
     if not delegated:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from signoff.approvals.quorum import Voter, countable_votes, suffices
+from signoff.approvals.quorum import Voter, added_entry, countable_votes, suffices, with_added
 from signoff.approvals.tightening import tighten
 from signoff.contracts.decision import UNSIGNED, Decision
 from signoff.formats.replace import replace
@@ -25,13 +25,15 @@ class Escalation(NamedTuple):
 class VoterSet:
     """The people of one call, by the directory and every spec of the present policy and the questions.
 
-    `now` is used for decisions without a proved time. `escalations` add approvers to all specs from a time on.
+    `now` is used for decisions without a proved time. `escalations` add approvers to all specs from a time on. `added`
+    has the ids of the people whose own approval is required besides.
     """
 
     people: Directory
     specs: tuple[ApproverSpec, ...]
     now: datetime
     escalations: tuple[Escalation, ...] = ()
+    added: tuple[str, ...] = ()
 
     def count(self, decisions: Sequence[Decision]) -> int:
         """Count people with different votes by the strictest spec. The caller has verified all signatures."""
@@ -44,7 +46,10 @@ class VoterSet:
         """
         # Use the largest quorum for each: loosening a policy in between must release nothing.
         quorum = max(least, tighten(*(spec.terms for spec in self.specs)).quorum)
-        return all(suffices(quorum, spec.terms.groups, self._voters(spec, decisions)) for spec in self.specs)
+        return all(
+            suffices(*with_added(quorum, spec.terms.groups, self.added), self._voters(spec, decisions))
+            for spec in self.specs
+        )
 
     def _voters(self, spec: ApproverSpec, decisions: Sequence[Decision]) -> list[Voter]:
         votes: dict[str, dict[str, frozenset[str]]] = {}
@@ -53,7 +58,8 @@ class VoterSet:
             human = self.people.person_id(decision.subject, spec.tenant)
             rights = self._rights(spec, decision)
             if rights.own is not None:
-                own[human] = own.get(human, frozenset()) | rights.own
+                seat = {added_entry(human)} if human in self.added else set()
+                own[human] = own.get(human, frozenset()) | rights.own | seat
             elif rights.delegated:
                 votes[human] = votes.get(human, {}) | dict(rights.delegated)
         # A person who is asked under another account has their own vote and needs no second one.

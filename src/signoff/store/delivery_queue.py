@@ -358,6 +358,30 @@ class DeliveryQueue:
         """Give the cards of `request` its new deadline and approvers. Return their number, out or planned."""
         return await self._renew(request, reminds=False)
 
+    async def assign(self, request: ApprovalRequest) -> int:
+        """Give the cards of `request` its hand-ons and added approvers, once. Return their number.
+
+        The sent cards of the people who decide now are due again.
+        """
+        again = {"remind_at": StoreClock(), "due_at": StoreClock(), "claimed_until": 0, "attempts": 0}
+        waiting = (*_of(request.id, request.revision), DELIVERIES.c.ended_at.is_(None))
+
+        def write(connection: Connection) -> int:
+            changed = 0
+            rows = connection.execute(select(DELIVERIES).where(*waiting)).all()
+            for row, had in readable(rows, _with_request):
+                news = request.assignments[len(had.assignments) :]
+                if not news:
+                    continue
+                due = row.state in _OUT and any(each.decision.to == row.person for each in news)
+                now = replace(had, assignments=request.assignments, votes=request.votes)
+                values = {"request": now.model_dump_json(), "changed_at": StoreClock(), **(again if due else {})}
+                unchanged = (DELIVERIES.c.token == row.token, DELIVERIES.c.request == row.request, waiting[-1])
+                changed += connection.execute(update(DELIVERIES).where(*unchanged).values(values)).rowcount
+            return changed
+
+        return await self._store.run(write)
+
     async def record_reminder(self, token: str) -> None:
         """Record that the reminder was sent, or is no longer needed."""
         to_remind = (DELIVERIES.c.token == token, DELIVERIES.c.remind_at.is_not(None))
@@ -465,6 +489,8 @@ def _newer(had: ApprovalRequest, update: ApprovalRequest, *, reminds: bool) -> A
 
     Only a reminder counts as one, because an escalation may be read before the reminder that preceded it.
     """
+    if len(update.assignments) < len(had.assignments):
+        update = replace(update, assignments=had.assignments)
     further = update.escalated + update.extended - had.escalated - had.extended
     if reminds and update.reminded > had.reminded:
         return update if further >= 0 else replace(had, reminded=update.reminded, votes=update.votes)

@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn
 from signoff.approvals.binding import digest_with
 from signoff.approvals.card import NO_AMOUNT, Amount, card_amount, draw_card, effect_sentence
 from signoff.approvals.digest import digest_mark, doubt_digest
+from signoff.approvals.quorum import people_who_gave
 from signoff.approvals.request_thread import hash_thread
 from signoff.contracts.approval import JUDGED_SECONDS, ApprovalRequest, Card, Question
 from signoff.contracts.call import LateReport
@@ -284,7 +285,7 @@ def _row(request: ApprovalRequest, effect: str, amount: Amount = NO_AMOUNT) -> W
         reminded=request.reminded,
         escalated=request.escalated,
         edited_by=request.edited_name or request.edited_by,
-        answered_by=tuple(vote.subject for vote in request.votes),
+        answered_by=(*(vote.subject for vote in request.votes), *people_who_gave(request.assignments)),
         tenant=request.tenant,
         session=request.session,
         turn=request.turn,

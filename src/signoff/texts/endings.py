@@ -38,6 +38,19 @@ def closing_words(request: ApprovalRequest, formatter: Formatter) -> str:
     return _write_end(state, who, request.decided_channel, request.decided_at, formatter, doubt=doubt)
 
 
+def assignment_words(request: ApprovalRequest, language: str) -> tuple[str, ...]:
+    """Write each hand-on and each added approver in a sentence: `Ana handed it on to Rui.`"""
+    return tuple(
+        text(
+            f"card.{each.verdict}",
+            language,
+            who=one_line(each.name or each.subject, NAME_CHARS).text,
+            to=one_line(each.decision.to_name or each.decision.to, NAME_CHARS).text,
+        )
+        for each in request.assignments
+    )
+
+
 def reason_words(request: ApprovalRequest, language: str) -> str:
     """A person's reason stays unchanged, one of the engine's is in `language`."""
     # A person who withdraws may use exactly the engine's words: they are still the person's.

@@ -127,8 +127,8 @@ def _attempt(of: _Facts) -> str:
         "entry.how", channel=of.get("channel"), assurance=of.code("assurance", "entry.no_assurance"), proof=proof
     )
     became = ": ".join(filter(None, (_status(of, "receipt"), of.remarks("remarks"))))
-    key = "entry.attempt.for" if of.has("on_behalf") else "entry.attempt"
-    whom = of.get("on_behalf", "")
+    key = "entry.attempt.to" if of.has("to") else "entry.attempt.for" if of.has("on_behalf") else "entry.attempt"
+    whom = of.get("to", of.get("on_behalf", ""))
     return of.text(key, verdict=of.code("verdict", "entry.no_verdict"), principal=whom, how=how, became=became)
 
 

@@ -121,6 +121,9 @@ class Dispatcher:
             return
         # Plan for every event: more people may be approvers now. Existing cards do not change.
         await self._plan(request)
+        if request.assignments:
+            # For every event: a dispatcher that has just started sees none for an earlier hand-on.
+            await cards.assign(request)
         if event.kind == "reminded":
             await cards.remind(request)
         elif event.kind == "escalated":

@@ -1,4 +1,4 @@
-"""`inbox`, `approve`, `deny`, `happened`, `question` and `withdraw`."""
+"""`inbox`, `approve`, `deny`, `happened`, `question`, `withdraw`, `reassign` and `add-approver`."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -61,6 +61,8 @@ class CommandAnswer:
 Names = Annotated[
     list[str], typer.Argument(metavar="ID...", help="Short codes such as K7Q-2FM, or approval ids; each by itself.")
 ]
+Name = Annotated[str, typer.Argument(metavar="ID", help="A short code such as K7Q-2FM, or an approval id.")]
+To = Annotated[str, typer.Argument(metavar="PERSON", help="The id of a person who may decide the request.")]
 Where = Annotated[
     str, typer.Option(help="With --remember: which calls, in CEL over `args`; else those with the same arguments.")
 ]
@@ -143,7 +145,7 @@ def deny(
 
 @app.command()
 def happened(
-    name: Annotated[str, typer.Argument(metavar="ID", help="A short code such as K7Q-2FM, or an approval id.")],
+    name: Name,
     result: Annotated[str, typer.Option(help="The result, which the agent reads as the call's.")] = "",
     reason: Annotated[str, typer.Option(help="How you know; kept with the decision.")] = "",
     person: Answerer = "",
@@ -179,6 +181,41 @@ def withdraw(
 ) -> None:
     """Withdraw requests: their calls do not run. Open to the requester, the approvers and the role `admin`."""
     run(lambda out: _withdraw(out, names, reason, person, url), as_json=as_json)
+
+
+@app.command()
+def reassign(
+    name: Name,
+    to: To,
+    reason: Annotated[str, typer.Option(help="Why; stored with the request.")] = "",
+    person: Answerer = "",
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Hand a request on to another approver. You may decide it no longer, and they cannot hand it on."""
+    run(lambda out: _assign(out, name, to, reason, person, url, Client.reassign), as_json=as_json)
+
+
+@app.command()
+def add_approver(
+    name: Name,
+    to: To,
+    reason: Annotated[str, typer.Option(help="Why; stored with the request.")] = "",
+    person: Answerer = "",
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Require the approval of one more person who may decide a request."""
+    run(lambda out: _assign(out, name, to, reason, person, url, Client.add_approver), as_json=as_json)
+
+
+async def _assign(
+    out: Output, name: str, to: str, reason: str, person: str, url: str | None, act: Callable[..., Awaitable[Receipt]]
+) -> int:
+    async with gateway_client(url) as client:
+        receipt = await act(client, name, to, by=person, reason=reason)
+    out.show(receipt, receipt_line(receipt))
+    return 1 if receipt.status == "refused" else 0
 
 
 async def _inbox(out: Output, url: str | None, person: str) -> int:

@@ -16,7 +16,7 @@ from signoff.contracts.errors import Refused
 from signoff.contracts.ids import show_code
 from signoff.contracts.limits import REASON_CHARS
 from signoff.languages.catalogue import ENGLISH
-from signoff.texts.endings import undeclared_words
+from signoff.texts.endings import assignment_words, undeclared_words
 from signoff.texts.reasons import rule_expression, rule_words
 
 _DOUBT_STATES: Final = {
@@ -122,8 +122,9 @@ def _course(request: ApprovalRequest, now: datetime) -> Facts:
     if request.escalated:
         rows.append(("escalated", f"{', '.join(request.escalate_to)} may answer too"))
     rows.append(("approvers", ", ".join(request.approvers)))
-    if request.quorum > 1:
-        found = progress(request)
+    rows += [("changed", clean(each)) for each in assignment_words(request, ENGLISH)]
+    found = progress(request)
+    if found.needed > 1:
         rows.append(("approvals", f"{found.yes} of {found.needed}"))
         if found.open and request.state == "pending":
             rows.append(("still needed", groups_text(found.open)))

@@ -8,12 +8,13 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import Refused
 from signoff.contracts.names import DEFAULT_DECIDER
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.requests import BatchBody, DecisionAuthor, QuestionBody, WithdrawBody
+from signoff.contracts.requests import AssignmentBody, BatchBody, DecisionAuthor, QuestionBody, WithdrawBody
 from signoff.contracts.responses import ApprovalList, BatchReceipts, PasskeyOptions
 from signoff.formats.replace import replace
 from signoff.gateway.api.faults import FAULTS, RECEIPTS
 from signoff.gateway.approvals.api_attempts import (
     ApiAttempt,
+    assign,
     decide_draft,
     decide_items,
     find_named,
@@ -183,6 +184,36 @@ async def ask_agent(
     if isinstance(named, Receipt):
         return _answer(await note_attempt(deps, named, attempt), response, words)
     return _answer(await QuestionService(deps).ask(*named, body.text, channel), response, words)
+
+
+@router.post("/{approval}/reassign", summary="Hand a request on to another approver", responses=RECEIPTS)
+async def reassign_one(
+    approval: str,
+    body: AssignmentBody,
+    request: Request,
+    response: Response,
+    deps: Deps,
+    caller: TokenDecider,
+    as_person: As = None,
+) -> Receipt:
+    """The caller may decide it no longer. Each request can be handed on once by a person, and no further."""
+    attempt = ApiAttempt(caller, as_person, None, body.model_dump_json(), channel_of(request))
+    return _answer(await assign(deps, approval, "handed_on", body, attempt), response, _words(request, deps, caller))
+
+
+@router.post("/{approval}/add-approver", summary="Require one more approval of a request", responses=RECEIPTS)
+async def add_approver(
+    approval: str,
+    body: AssignmentBody,
+    request: Request,
+    response: Response,
+    deps: Deps,
+    caller: TokenDecider,
+    as_person: As = None,
+) -> Receipt:
+    """The named person's own approval is then required, besides all others."""
+    attempt = ApiAttempt(caller, as_person, None, body.model_dump_json(), channel_of(request))
+    return _answer(await assign(deps, approval, "added", body, attempt), response, _words(request, deps, caller))
 
 
 def _answer(receipt: Receipt, response: Response, words: Formatter) -> Receipt:

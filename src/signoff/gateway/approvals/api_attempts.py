@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from signoff.approvals.audit_events import rejected_entry
+from signoff.contracts.decision import Assigning, Assurance
 from signoff.contracts.errors import NotFound, Refused, SignoffError
 from signoff.contracts.ids import SessionKey, parse_approval_id
 from signoff.contracts.names import DEFAULT_DECIDER, DEFAULT_TENANT
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.requests import DecisionAuthor, DecisionDraft
+from signoff.contracts.requests import AssignmentBody, DecisionAuthor, DecisionDraft
 from signoff.formats.replace import replace
 from signoff.gateway.approvals.decision_parser import read_batched, read_response, refused_receipt, with_key
 from signoff.gateway.approvals.decision_service import DecisionService
@@ -125,10 +126,25 @@ async def decide_draft(
     if isinstance(named, Receipt):
         return await note_attempt(deps, named, attempt)
     approval_id, person = named
-    # In the development profile, a named person counts as signed in.
-    assurance = "session" if attempt.caller is None else attempt.caller.assurance
-    author = DecisionAuthor(person, attempt.channel, assurance, by_card=by_card)
+    author = _author(person, attempt, by_card=by_card)
     return await DecisionService(deps).decide(replace(draft, approval_id=approval_id), author)
+
+
+def _author(person: Person, attempt: ApiAttempt, *, by_card: bool = False) -> DecisionAuthor:
+    # In the development profile, a named person counts as signed in.
+    assurance: Assurance = "session" if attempt.caller is None else attempt.caller.assurance
+    return DecisionAuthor(person, attempt.channel, assurance, by_card=by_card)
+
+
+async def assign(
+    deps: GatewayDeps, approval: str, verdict: Assigning, body: AssignmentBody, attempt: ApiAttempt
+) -> Receipt:
+    """Hand a request on, or add an approver. Records an attempt that names no request."""
+    named = await find_named(deps, approval, attempt)
+    if isinstance(named, Receipt):
+        return await note_attempt(deps, named, attempt)
+    approval_id, person = named
+    return await DecisionService(deps).assign(approval_id, verdict, body, _author(person, attempt))
 
 
 async def note_attempt(deps: GatewayDeps, receipt: Receipt, attempt: ApiAttempt) -> Receipt:

@@ -17,13 +17,20 @@ from signoff.approvals.request_state import INBOX, with_browser
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical_json import NotCanonical
-from signoff.contracts.decision import Decision, at_least
+from signoff.contracts.decision import Assigning, Decision, at_least
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.person import Person
-from signoff.contracts.receipt import Receipt
-from signoff.contracts.requests import DecisionAuthor, DecisionDraft, decision_from_draft
+from signoff.contracts.receipt import Receipt, ReceiptReason
+from signoff.contracts.requests import (
+    AssignmentBody,
+    DecisionAuthor,
+    DecisionDraft,
+    decision_from_assignment,
+    decision_from_draft,
+)
 from signoff.contracts.responses import PasskeyOptions
 from signoff.decisions.answer_taker import UNSAFE_ANSWER, AnswerTaker, Taken, refuse
+from signoff.decisions.assignment_taker import Assigner, AssignmentTaker
 from signoff.decisions.raw_answer_taker import RawAnswerTaker
 from signoff.engine.kill_switch import OPERATOR
 from signoff.formats.bounds import bounds_problem
@@ -39,7 +46,7 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.grant_rows import write_agreed_grant
 from signoff.keys.signature_form import new_nonce
 from signoff.people.authority import check_authority
-from signoff.people.eligibility import approver_spec_of, can_remember, resolve_eligibility
+from signoff.people.eligibility import approver_spec_of, can_remember, has_handed_on, resolve_eligibility
 from signoff.policypool.pool import ask_rules
 from signoff.registry.gates.grant_match import GrantMatcher
 from signoff.store.questions.approval_rows import ApprovalRows
@@ -49,6 +56,7 @@ from signoff.store.request_reader import ProvedQuestion
 from signoff.telemetry.json_log import bind_log_fields, fields_of_request
 
 _NO_REQUEST: Final = "there is no such request"
+_HASH_NEEDED: Final = "`question_hash`: send back the one of the request that was shown"
 _log = logging.getLogger(__name__)
 
 
@@ -90,6 +98,30 @@ class DecisionService:
         if isinstance(decision, Receipt):
             raise Refused(decision.message or "the request has changed; read it again", code=decision.code)
         return await self._presence.options(decision, found.request.tenant)
+
+    async def assign(
+        self, approval_id: str, verdict: Assigning, body: AssignmentBody, author: DecisionAuthor
+    ) -> Receipt:
+        """Hand a request on to another approver, or add one, as `author`."""
+        deps = self._deps
+        found = await self._find(approval_id)
+        body = replace(body, delivery_id=body.delivery_id or new_nonce())
+        if found is not None and deps.development:
+            asked = {"revision": found.request.revision, "question_hash": found.request.question_hash}
+            body = replace(body, **{name: getattr(body, name) or shown for name, shown in asked.items()})
+        decision = decision_from_assignment(body, approval_id, verdict, author, deps.clock())
+        if found is None:
+            return await self._refused(_unknown(approval_id), decision, None, author.person)
+        if not body.question_hash:
+            receipt = refusal(found.request, "malformed", _HASH_NEEDED)
+            return await self._refused(receipt, decision, found, author.person)
+        taker = AssignmentTaker(deps.clock, Assigner(deps.people, self._author, self._sign))
+        with bind_log_fields(fields_of_request(approval_id)):
+            async with deps.acts.decision(found.request, decision):
+                receipt = await self._rows.run_locked(
+                    approval_id, lambda connection, rows: taker.take_locked(connection, rows, decision)
+                )
+        return receipt if receipt.status != "refused" else await self._refused(receipt, decision, found, author.person)
 
     async def withdraw(self, approval_id: str, person: Person, reason: str) -> Receipt:
         """For the requester, approvers and operators."""
@@ -153,7 +185,8 @@ class DecisionService:
         code = resolve_eligibility(person, deps.people, approver_spec_of(request), deps.clock()).code
         if code:
             _log.warning("%s may not decide %s", person.id, request.id)
-            return settled_receipt(request) if request.state != "pending" else refusal(request, code)
+            why: ReceiptReason = "handed_on" if has_handed_on(request, person, deps.people) else ""
+            return settled_receipt(request) if request.state != "pending" else refusal(request, code, why=why)
         decision = self._decision(found, draft, author)
         if isinstance(decision, Receipt):
             return decision
@@ -179,7 +212,7 @@ class DecisionService:
                 except Refused as error:
                     return refusal(request, "malformed", error.message)
         if not draft.question_hash and not self._deps.development:
-            return refusal(request, "malformed", "`question_hash`: send back the one of the request that was shown")
+            return refusal(request, "malformed", _HASH_NEEDED)
         revision = 1 if draft.revision is None else draft.revision
         asked = request.question_hash if revision == request.revision else ""
         named = replace(draft, revision=revision, question_hash=draft.question_hash or asked, edited_args=edited)

@@ -36,8 +36,15 @@ from signoff.gateway.pages.value_view import Row, key_rows, value_rows, values_c
 from signoff.languages.catalogue import has_text, text
 from signoff.languages.remarks import remark_text
 from signoff.people.directory import Directory
-from signoff.people.eligibility import Eligibility, approver_spec_of, can_remember, resolve_eligibility
-from signoff.texts.endings import late_report_words, reason_words, undeclared_words, where_words
+from signoff.people.eligibility import (
+    Eligibility,
+    approver_spec_of,
+    can_remember,
+    find_assignable,
+    has_handed_on,
+    resolve_eligibility,
+)
+from signoff.texts.endings import assignment_words, late_report_words, reason_words, undeclared_words, where_words
 from signoff.texts.formatter import FormattedTime, Formatter
 from signoff.texts.reasons import rule_expression, rule_words
 
@@ -117,6 +124,10 @@ class CardPage:
     diff: EditDiff | None
     preview: PreviewView | None
     votes: tuple[VoteLine, ...]
+    assigned: tuple[str, ...]
+    """Each hand-on and each added approver, in a sentence."""
+    assignable: tuple[tuple[str, str], ...]
+    """The ids and names of the people to whom the visitor may hand the request on, or whom they may add."""
     counted: str
     still: str
     may: str
@@ -201,6 +212,8 @@ def card_page(
         diff=diff_of(request, visitor),
         preview=preview,
         votes=tuple(_vote(vote, request, visitor, people) for vote in request.votes),
+        assigned=assignment_words(request, language),
+        assignable=_assignable(request, visitor, people) if pending and decides else (),
         counted=_count_votes(request, formatter),
         still=_describe_open_seats(request, people, formatter),
         may=who_may(request, people, formatter, answered=True),
@@ -260,7 +273,7 @@ def _unseen(request: ApprovalRequest, unopened: int, language: str) -> str:
 
 def version_of(request: ApprovalRequest, line: CallLine | None) -> str:
     """Return a text that changes when a card on a screen becomes wrong."""
-    votes = "".join(f"{vote.subject}{vote.verdict}" for vote in request.votes)
+    votes = "".join(f"{vote.subject}{vote.verdict}" for vote in (*request.votes, *request.assignments))
     course = f"{request.reminded}{request.escalated:d}{request.extended:d}{request.late_report is not None:d}"
     course += f"{len(request.messages)}"
     return f"{request.revision}-{request.state}-{votes}-{course}-{line.state if line is not None else ''}"
@@ -287,6 +300,8 @@ def word_to_type(request: ApprovalRequest, visitor: Visitor) -> str:
 def _why_not(request: ApprovalRequest, eligibility: Eligibility, visitor: Visitor, people: Directory) -> str:
     own = eligibility.code == "self_approval"
     language = visitor.formatter.language
+    if has_handed_on(request, visitor.person, people):
+        return text("card.gave", language)
     if not eligibility.code:
         return text(f"card.needs.{request.min_assurance}", language)
     return text("card.own" if own else "card.not_yours", language, who=who_may(request, people, visitor.formatter))
@@ -301,21 +316,32 @@ def _vote(vote: Vote, request: ApprovalRequest, visitor: Visitor, people: Direct
     return VoteLine(who, vote.verdict, words, visitor.formatter.moment(vote.at), vote.reason)
 
 
+def _assignable(request: ApprovalRequest, visitor: Visitor, people: Directory) -> tuple[tuple[str, str], ...]:
+    """Leaves out people who cannot be asked, although the policy names them."""
+    if request.kind != "approval":
+        return ()
+    votes = (*request.votes, *request.assignments)
+    done = {visitor.person.id, request.edited_by, request.requester.user, *request.proposers}
+    done |= {vote.subject for vote in votes} | {vote.decision.to for vote in votes}
+    found = find_assignable(request, people, visitor.formatter.now)
+    return tuple((each.id, each.name or each.id) for each in found if each.id not in done)
+
+
 def _example(request: ApprovalRequest) -> tuple[str, str] | None:
     rows = (row for row in request.card.rows if row.format in ("number", "integer") and not row.secret and not row.cut)
     return next(((row.name, row.value) for row in rows if row.name.isidentifier()), None)
 
 
 def _count_votes(request: ApprovalRequest, formatter: Formatter) -> str:
-    if request.quorum < 2:
-        return ""
     votes = progress(request)
+    if votes.needed < 2:
+        return ""
     key = "card.votes_doubt" if request.kind == "in_doubt" else "card.votes"
     return formatter.text(key, n=votes.yes, of=votes.needed)
 
 
 def _describe_open_seats(request: ApprovalRequest, people: Directory, formatter: Formatter) -> str:
-    if request.quorum < 2 or request.state != "pending" or not (seats := progress(request).open):
+    if request.state != "pending" or not (seats := progress(request).open):
         return ""
     return formatter.text("card.still", groups=groups_words(seats, request, people, formatter))
 

@@ -3,14 +3,16 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from signoff.approvals.confirmation import is_confirmed
 from signoff.approvals.request_state import INBOX
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.decision import GrantRequest, Verdict
+from signoff.contracts.decision import ASSIGNING, Assigning, GrantRequest, Verdict
 from signoff.contracts.errors import BadRequest
 from signoff.contracts.limits import MAX_REMEMBERED_USES, REASON_CHARS
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.requests import DecisionAuthor, DecisionDraft
+from signoff.contracts.requests import AssignmentBody, DecisionAuthor, DecisionDraft
 from signoff.formats.json_reader import NotJson, read_json
 from signoff.gateway.approvals.decision_parser import read_draft
 from signoff.gateway.auth.visitor import Visitor
@@ -69,6 +71,21 @@ def json_in(form: Mapping[str, str], name: str) -> Any:
         return read_json(form[name]) if form.get(name) else None
     except NotJson as error:
         raise BadRequest(f"`{name}` {error}") from None
+
+
+def assignment_in(form: Mapping[str, str]) -> tuple[Assigning, AssignmentBody] | None:
+    """Return `None` without a person or a wish."""
+    verdict = next((each for each in ASSIGNING if each == form.get("verdict")), None)
+    try:
+        body = AssignmentBody(
+            to=form.get("to", ""),
+            revision=int(form["revision"][:_DIGITS]) if form.get("revision", "").isdecimal() else None,
+            question_hash=form.get("question_hash", ""),
+            delivery_id=form.get("delivery", ""),
+        )
+    except ValidationError:
+        return None
+    return None if verdict is None else (verdict, body)
 
 
 def typing_note(request: ApprovalRequest, draft: DecisionDraft, visitor: Visitor) -> str:

@@ -26,7 +26,16 @@ from signoff.gateway.errors import receipt_status
 from signoff.gateway.live import event
 from signoff.gateway.pages.batch import MOST
 from signoff.gateway.pages.card_view import CardPage
-from signoff.gateway.pages.decision_form import SPANS, USES, author_of, draft_in, typing_note, verbs_of, verdict_in
+from signoff.gateway.pages.decision_form import (
+    SPANS,
+    USES,
+    assignment_in,
+    author_of,
+    draft_in,
+    typing_note,
+    verbs_of,
+    verdict_in,
+)
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.first_run import first_run
 from signoff.gateway.pages.form_fields import read_form
@@ -149,6 +158,21 @@ async def withdraw_card(request: Request, approval: str, site: CurrentSite, visi
     return await _answer(site, visitor, approval, receipt)
 
 
+@router.post("/approvals/{approval}/assign", dependencies=[PAGE_DECIDE])
+async def assign_card(request: Request, approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """Hand the request on, or add an approver."""
+    own_approval(visitor, approval)
+    form = {name: str(value) for name, value in (await read_form(request)).items()}
+    language = visitor.formatter.language
+    if not visitor.opened(form.get("token", ""), f"assign {approval}"):
+        return await _card_page(site, visitor, approval, note=text("note.out_of_date", language), status=403)
+    wish = assignment_in(form)
+    if wish is None:
+        return await _card_page(site, visitor, approval, note=text("card.assign.nobody", language), status=422)
+    receipt = await DecisionService(site.deps).assign(approval, *wish, author_of(visitor))
+    return await _answer(site, visitor, approval, receipt)
+
+
 @router.post("/approvals/{approval}/undo", dependencies=[PAGE_DECIDE])
 async def undo_card(request: Request, approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
     """Undo the denial that the visitor has just made in this browser."""
@@ -258,6 +282,7 @@ def _card_context(card: CardPage, visitor: Visitor, rows: Sequence[InboxRow]) ->
         "spans": tuple(SPANS),
         "uses": USES,
         "withdraw_token": visitor.token(f"withdraw {request.id}"),
+        "assign_token": visitor.token(f"assign {request.id}"),
         "undo_token": visitor.token(f"undo {request.id}"),
         "ask_token": visitor.token(f"ask {request.id}"),
         # Makes repeats of one form count once.

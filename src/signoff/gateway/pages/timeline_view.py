@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from signoff.approvals.edit_diff import row_changes
+from signoff.approvals.quorum import people_who_gave
 from signoff.contracts.approval import ApprovalRequest, ApproverGroup, CardRow
 from signoff.contracts.person import Person
 from signoff.gateway.auth.person_lookup import active_people, display_name
@@ -51,10 +52,11 @@ def state_words(request: ApprovalRequest, language: str) -> str:
 def who_may(request: ApprovalRequest, people: Directory, formatter: Formatter, *, answered: bool = False) -> str:
     """Return each role with its people, their delegates, then people named singly.
 
-    `answered` leaves out people with a counted decision.
+    `answered` leaves out people with a counted decision. People who handed the request on are always left out.
     """
     voters = {voter for vote in request.votes for voter in (vote.subject, vote.on_behalf)} if answered else set()
-    return _name_approvers(request.approvers, request, people, formatter, voters)
+    gave = people_who_gave(request.assignments)
+    return _name_approvers(request.approvers, request, people, formatter, voters.union(gave))
 
 
 def groups_words(
