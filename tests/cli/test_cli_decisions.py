@@ -122,6 +122,18 @@ async def test_agent_is_asked_and_its_answer_read_before_the_approval(served_cli
     assert stranger.code == 1
 
 
+async def test_request_is_handed_on_and_gets_an_approver_from_a_terminal(served_cli: Cli) -> None:
+    card = await waiting_request(served_cli, "pay 925")
+    refused = await served_cli("reassign", card["code"], "rui")
+    assert (refused.code, "that person may not decide this request" in refused.out) == (1, True), refused
+    added = await served_cli("add-approver", card["code"], "ana", "--reason", "she knows the payee")
+    assert (added.code, added.out.strip()) == (0, "Added. Their approval is required too.")
+    shown = await served_cli("show", card["code"])
+    assert "Approver added Ana, whose approval is required too." in " ".join(shown.out.split())
+    assert "0 of 2" in shown.out
+    assert (await served_cli("reassign", card["code"], "approver", "--as", "ana")).code == 1
+
+
 async def test_turn_is_stopped_from_a_terminal(served_cli: Cli) -> None:
     card = await waiting_request(served_cli, "pay 930")
     ran = await served_cli("cancel", card["turn"])

@@ -18,7 +18,7 @@ ReceiptReason = Literal[
     "", "edit", "remember", "passed_on", "unseen", "begun", "enough", "withdraw", "late", "reason", "preview",
     "thread", "asked", "questions", "external", "gone", "undo_late", "undo_other",
     "passkey", "passkey_misfit", "passkey_used", "passkey_cloned",
-    "handed_on", "answered", "further", "to_self", "to_asker", "to_done", "to_stranger",
+    "handed_on", "answered", "further", "to_self", "to_asker", "to_done", "to_stranger", "too_few",
 ]  # fmt: skip
 """Why an answer does not count, in more detail than its code.
 
@@ -34,7 +34,7 @@ ReceiptReason = Literal[
 - `handed_on`: the person handed the request on. `answered`: the person has answered, so cannot hand it on. `further`:
   it reached the person by a hand-on, an addition or a delegation, and goes no further.
 - `to_self`, `to_asker`, `to_done`, `to_stranger`: the other person is the author, the requester or an editor, has
-  answered, handed on or been added, or may not decide in the author's place.
+  answered, handed on or been added, or may not decide in the author's place. `too_few`: the others are too few.
 """
 
 

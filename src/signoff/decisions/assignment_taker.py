@@ -15,7 +15,7 @@ from signoff.approvals.machine import (
     stale_receipt,
     vote_of,
 )
-from signoff.approvals.quorum import added_people, people_who_gave
+from signoff.approvals.quorum import Voter, added_entry, added_people, people_who_gave, suffices, with_added
 from signoff.approvals.request_state import StoredAnswer, assigned_hash
 from signoff.audit.log import entry_writer
 from signoff.contracts.activity_messages import Authority
@@ -26,7 +26,7 @@ from signoff.contracts.receipt import Receipt, ReceiptReason
 from signoff.decisions.answer_taker import refuse, too_many
 from signoff.formats.replace import replace
 from signoff.people.directory import Directory
-from signoff.people.eligibility import approver_spec_of, has_handed_on, resolve_voting_rights
+from signoff.people.eligibility import approver_spec_of, find_assignable, has_handed_on, resolve_voting_rights
 from signoff.store.questions.answers import add_answer
 from signoff.store.questions.approval_rows import ApprovalRows
 
@@ -136,9 +136,26 @@ def assignment_problem(
     rights = resolve_voting_rights(person, people, approver_spec_of(request), moment)
     if rights.code or rights.own is None:
         return "to_stranger"
-    if decision.verdict == "handed_on" and request.groups and not _shares_group(request, author, rights.own):
-        return "to_stranger"
+    if decision.verdict == "handed_on":
+        if request.groups and not _shares_group(request, author, rights.own):
+            return "to_stranger"
+        if not _suffices_without(giver, request, people, moment):
+            return "too_few"
     return ""
+
+
+def _suffices_without(giver: str, request: ApprovalRequest, people: Directory, moment: datetime) -> bool:
+    """Return whether the others can still approve the request together."""
+    spec, tenant, added = approver_spec_of(request), request.tenant, added_people(request.assignments)
+    entries: dict[str, frozenset[str]] = {}
+    for each in find_assignable(request, people, moment):
+        human = people.person_id(each.id, tenant)
+        seat = {added_entry(human)} if human in added else set()
+        own = resolve_voting_rights(each, people, spec, moment).own or frozenset()
+        entries[human] = entries.get(human, frozenset()) | own | seat
+    entries.pop(giver, None)
+    voters = [Voter(human, {human: each}) for human, each in entries.items()]
+    return suffices(*with_added(request.quorum, request.groups, added), voters)
 
 
 def _find_answerers(request: ApprovalRequest, answers: Sequence[StoredAnswer]) -> set[str]:

@@ -244,6 +244,8 @@ _DEPUTY = FixedDirectory(
     ("ana", "rui", _TWICE, {"edited_by": "rui"}, "to_asker"),
     ("ana", "rui2", _TWICE, {"allow_self": True, "proposers": ("rui",)}, "to_asker"),
     ("rui2", "rui", _TWICE, {}, "to_self"),
+    ("ana", "rui", _TWICE, {"quorum": 2}, ""),
+    ("ana", "rui", _TWICE, {"quorum": 3}, "too_few"),
     ("cy", "rui", _DEPUTY, {}, "further"),
     ("rui", "cy", _DEPUTY, {}, "to_stranger"),
 )

@@ -125,7 +125,9 @@ async def test_missing_scope_returns_403(
     turn = approval.rsplit(".", 2)[0]
     needs = {
         "read": [("GET", "/v1/turns"), ("GET", f"/v1/turns/{turn}"), ("GET", "/v1/approvals"), ("GET", "/v1/tools")],
-        "decide": [("POST", f"/v1/approvals/{approval}/decide"), ("POST", f"/v1/approvals/{approval}/withdraw")],
+        "decide": [
+            ("POST", f"/v1/approvals/{approval}/{act}") for act in ("decide", "withdraw", "reassign", "add-approver")
+        ],
         "start": [("POST", "/v1/turns"), ("POST", f"/v1/turns/{turn}/cancel")],
     }
     headers = bearer(await token_of(locked, "approver", *others)) | {"content-type": "application/json"}

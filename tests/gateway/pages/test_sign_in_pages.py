@@ -197,7 +197,8 @@ async def test_pages_of_another_tenant_return_404(gateway: GatewayRig, locked: G
         await sign_in(page, await token_of(locked, "zoe", tenant="acme"))
         for path in (f"/approvals/{approval}", f"/turns/{turn}", f"/live/turns/{turn}"):
             assert (await page.get(path)).status_code == 404, path
-        for path in (f"/approvals/{approval}/decide", f"/approvals/{approval}/withdraw", f"/turns/{turn}/cancel"):
+        acts = (f"/approvals/{approval}/{act}" for act in ("decide", "withdraw", "assign"))
+        for path in (*acts, f"/turns/{turn}/cancel"):
             assert (await page.post(path, data={"verdict": "approved"})).status_code == 404, path
     assert (await gateway.turns.signoff.request(approval)).state == "pending"
 

@@ -214,7 +214,7 @@ async def _assign(
 ) -> int:
     async with gateway_client(url) as client:
         receipt = await act(client, name, to, by=person, reason=reason)
-    out.show(receipt, receipt_line(receipt))
+    out.show(receipt, receipt.message)
     return 1 if receipt.status == "refused" else 0
 
 
