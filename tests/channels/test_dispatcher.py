@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ from signoff.contracts.approval import ApprovalRequest, Card, Vote
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import StoreUnavailable
-from signoff.contracts.person import Person
+from signoff.contracts.person import Absence, Person
 from signoff.formats.replace import replace
 from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import FixedDirectory
@@ -55,6 +55,7 @@ class Rig:
     seen: list[AuditEntry] = field(default_factory=list)
     ahead: timedelta = timedelta()
     secrets: SecretProvider = field(default_factory=SecretProvider)
+    absences: Callable[[str], Awaitable[Sequence[Absence]]] | None = None
 
     def __post_init__(self) -> None:
         self.cards = DeliveryQueue(self.store)
@@ -71,6 +72,7 @@ class Rig:
             clock=lambda: datetime.now(UTC) + self.ahead,
             digest_over=self.rules.digest_over,
             secrets=self.secrets,
+            absences=self.absences,
         )
         return Dispatcher(self.happened, {"chat": self.chat, "mail": self.mail}, self.rules, deps)
 
@@ -406,6 +408,36 @@ async def test_hand_on_sends_its_card_again_to_the_new_approver_alone(rig: Rig) 
     await rig.cards.expedite((await rig.rows(asks))[("ana", "mail")].token)
     await rig.settle()
     assert (await rig.rows(asks))[("ana", "mail")].state == "dropped"
+
+
+def gone(person: str, **fields: Any) -> Absence:
+    given = {"since": NOW - timedelta(hours=1), "until": NOW + timedelta(hours=2), "said_at": NOW}
+    return Absence(tenant="main", person=person, **given | fields)
+
+
+async def with_absences(rig: Rig, *absences: Absence) -> None:
+    async def found(tenant: str) -> Sequence[Absence]:
+        return [each for each in absences if each.tenant == tenant]
+
+    rig.absences = found
+    rig.dispatcher = rig.another()
+
+
+async def test_cards_of_a_person_who_is_away_wait_for_their_return(rig: Rig) -> None:
+    await with_absences(rig, gone("ana"))
+    asks = await rig.asked()
+    assert (summary(rig.chat), summary(rig.mail)) == ([], [("bo", "ask")])
+    rows = await rig.rows(asks)
+    assert rows[("ana", "chat")].due_at > NOW + timedelta(hours=1)
+    short = await rig.asked("c2.1", expires_at=NOW + timedelta(hours=1))
+    assert set(await rig.rows(short)) == {("bo", "mail")}
+
+
+async def test_absent_person_is_asked_where_they_are_needed(rig: Rig) -> None:
+    await with_absences(rig, gone("ana"), gone("bo", tools=("other",)))
+    await rig.asked(quorum=2)
+    await rig.asked("c2.1", assignments=(handed_on("cy", "ana"),))
+    assert summary(rig.chat) == [("ana", "ask"), ("ana", "ask")]
 
 
 async def test_outdated_reminder_keeps_a_hand_on(rig: Rig) -> None:

@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "decisions": ("signoff.cli.http.decisions", "Search and export past requests."),
     "reassign": ("signoff.cli.http.inbox", "Hand a request on to another approver."),
     "add-approver": ("signoff.cli.http.inbox", "Require one more approval of a request."),
+    "away": ("signoff.cli.http.away", "Say that you are away, or back."),
     "turns": ("signoff.cli.http.turns", "List turns, newest first."),
     "watch": ("signoff.cli.http.turns", "Watch a turn until it ends."),
     "cancel": ("signoff.cli.http.turns", "Ask a turn to stop."),

@@ -21,9 +21,11 @@ from signoff.contracts.grant import Freeze, FreezeResult, Grant
 from signoff.contracts.ids import TurnKey, is_id, parse_approval_id, parse_workflow_id, uuid7
 from signoff.contracts.message import APPROVAL_RESPONSE
 from signoff.contracts.names import VERSION
+from signoff.contracts.person import Absence
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.requests import DecisionDraft
+from signoff.contracts.requests import AbsenceBody, DecisionDraft
 from signoff.contracts.responses import (
+    AbsenceList,
     ApprovalRequestPart,
     EditPreview,
     EffectPreview,
@@ -431,6 +433,27 @@ class Client:
         """
         path, params = f"/v1/grants/{_quote_part(grant)}", _drop_empty({"as": by, "tenant": tenant})
         return await self._transport.call(Grant, "DELETE", path, params=params, json={})
+
+    async def absences(self, *, tenant: str = "") -> list[Absence]:
+        """List the people who are or will be away, the soonest return first."""
+        return await self._transport.list_rows(Absence, "absences", tenant=tenant)
+
+    async def go_away(
+        self, until: datetime, *, since: datetime | None = None, tools: Sequence[str] = (), to: str = "", by: str = ""
+    ) -> Absence:
+        """Say that you are away. Your cards wait for your return if enough others may decide.
+
+        Replaces your earlier absence. `to` is a person whom others may ask instead: it gives them no right.
+        """
+        body = AbsenceBody(since=since, until=until, tools=tuple(tools), to=to)
+        sent = body.model_dump(mode="json", exclude_defaults=True)
+        return await self._transport.call(Absence, "POST", "/v1/absences", json=sent, params=_drop_empty({"as": by}))
+
+    async def come_back(self, *, by: str = "") -> list[Absence]:
+        """Say that you are back. Returns the others' absences. Raises `NotFound` if you were not away."""
+        params = _drop_empty({"as": by})
+        found = await self._transport.call(AbsenceList, "DELETE", "/v1/absences", params=params, json={})
+        return list(found.absences)
 
     async def freezes(self, *, tenant: str = "") -> list[Freeze]:
         """Return the freeze of a tenant, yours by default. [] if it is not frozen."""

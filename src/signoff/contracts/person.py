@@ -22,6 +22,28 @@ class Delegation(FrozenModel):
     """The end, a time of ISO 8601 with its zone."""
 
 
+class Absence(FrozenModel):
+    """A person's own statement that they are away. Unlike a delegation, it gives nobody a right."""
+
+    tenant: str
+    person: str
+    """The id of the person."""
+    since: datetime
+    """The beginning, in UTC."""
+    until: datetime
+    """The return, in UTC."""
+    tools: tuple[str, ...] = ()
+    """The tools of the requests. If empty, all."""
+    to: str = ""
+    """The id of a person whom others may ask instead, or ""."""
+    said_at: datetime
+    """When the person said so, in UTC."""
+    key_id: str = ""
+    """The gateway's signing key."""
+    signature: str = ""
+    """The gateway's signature over all other fields."""
+
+
 class ContactPreferences(FrozenModel):
     """A person's preferred channels and quiet hours, besides the inbox.
 

@@ -33,6 +33,7 @@ _URL_CHARS: Final = 2_000
 _WORKFLOW_CHARS: Final = 255
 _HASH_CHARS: Final = 64
 _TRANSIENT_TOOLS: Final = 20
+_AWAY_TOOLS: Final = 100
 MAX_WAIT_SECONDS: Final = 50.0
 """Seconds that one request may wait for approvers: proxies give up at a minute."""
 _TRANSIENT: Final = "Names of tools with priority over all others in this turn, within the actor's reach."
@@ -219,6 +220,15 @@ class AssignmentBody(RequestBody):
         pattern=r"^[\x20-\x7e]*$",
         description="The same id again changes nothing.",
     )
+
+
+class AbsenceBody(RequestBody):
+    """Say that you are away."""
+
+    since: datetime | None = Field(default=None, description="The beginning, with its zone. Now by default.")
+    until: datetime = Field(description="The return, with its zone.")
+    tools: tuple[str, ...] = Field(default=(), max_length=_AWAY_TOOLS, description="Only for these tools.")
+    to: str = Field(default="", max_length=_WORD_CHARS, description="A person whom others may ask instead.")
 
 
 class WithdrawBody(RequestBody):

@@ -10,6 +10,7 @@ from signoff.contracts.approval import ApprovalState, Card, CardRow, Terms
 from signoff.contracts.call import CallState
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.grant import Freeze, Grant
+from signoff.contracts.person import Absence
 from signoff.contracts.preview import AnyPart, PreviewFault
 from signoff.contracts.receipt import Receipt
 
@@ -378,6 +379,12 @@ class FreezeList(FrozenModel):
     """The freeze of a tenant, if there is one."""
 
     freezes: tuple[Freeze, ...]
+
+
+class AbsenceList(FrozenModel):
+    """The people who are or will be away, the soonest return first."""
+
+    absences: tuple[Absence, ...]
 
 
 class Health(FrozenModel):

@@ -29,6 +29,7 @@ from signoff.engine.worker_watch import WorkerWatch
 from signoff.formats.replace import replace
 from signoff.gateway.act_spans import TraceHeadersMiddleware
 from signoff.gateway.api import (
+    absences,
     approvals,
     audit,
     calls,
@@ -68,6 +69,7 @@ from signoff.gateway.pages import grants as grant_pages
 from signoff.gateway.pages import sessions as session_pages
 from signoff.gateway.pages import tools as tool_pages
 from signoff.gateway.pages import turns as turn_pages
+from signoff.gateway.pages.away import page as away_page
 from signoff.gateway.pages.decided import decided
 from signoff.gateway.pages.dependencies import Site
 from signoff.gateway.pages.passkeys import passkey_pages
@@ -104,6 +106,7 @@ ROUTERS: Final = (
     decisions.router,
     grants.router,
     freezes.router,
+    absences.router,
     audit.router,
     events.router,
     tools.router,
@@ -117,6 +120,7 @@ ROUTERS: Final = (
     batch.router,
     grant_pages.router,
     freeze_pages.router,
+    away_page.router,
     turn_pages.router,
     session_pages.router,
     record_pages.router,

@@ -13,6 +13,7 @@ from sqlalchemy import Table
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.formats.replace import replace
 from signoff.store.tables import (
+    ABSENCES,
     ANSWERS,
     ARRIVALS,
     AUDIT_CHECKPOINTS,
@@ -157,6 +158,8 @@ _WORKER: Final = {
     KEYS: Rights(select=True, rows=f"name IN ({', '.join(repr(name) for name in WORKER_KEYS)})"),
     TOKENS: NOTHING,
     SESSIONS: NOTHING,
+    # Only the gateway sends cards.
+    ABSENCES: NOTHING,
     DELIVERIES: NOTHING,
     ARRIVALS: NOTHING,
     FOOTERS: NOTHING,
@@ -214,6 +217,7 @@ _GATEWAY: Final = {
     RAW_RECEIPTS: _ADD,
     GRANTS: Rights(select=True, insert=True, update=_only(GRANTS, "revoked_by", "revoked_at")),
     FREEZES: Rights(select=True, insert=True, delete=True),
+    ABSENCES: Rights(select=True, insert=True, delete=True),
     PEOPLE: Rights(select=True, insert=True, update=_columns(PEOPLE), delete=True),
     PASSKEYS: Rights(select=True, insert=True, update=_only(PASSKEYS, "counter", "used_at")),
     PASSKEY_CHALLENGES: Rights(select=True, insert=True, delete=True),

@@ -479,6 +479,16 @@ FREEZES: Final = Table(
 )
 """Tenants whose tools do not run."""
 
+ABSENCES: Final = Table(
+    "absences",
+    METADATA,
+    Column("tenant", String(64), primary_key=True),
+    Column("person", String(64), primary_key=True),
+    Column("until_at", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),
+)
+"""People who are or will be away, by their own signed statement."""
+
 GRANTS: Final = Table(
     "grants",
     METADATA,

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from functools import partial
+from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 from zoneinfo import ZoneInfo
 
@@ -20,6 +21,7 @@ from signoff.channels.outbound.sender import ChannelSender, SenderDeps
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import Unavailable
 from signoff.contracts.person import ContactPreferences, Person
+from signoff.people.absences import find_returns
 from signoff.people.directory import Directory
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
 from signoff.registry.manifest.channel_sections import RoutingRules
@@ -137,7 +139,9 @@ class Dispatcher:
     async def _plan(self, request: ApprovalRequest) -> int:
         deps, now = self._deps, self._deps.clock()
         people = find_asked(request, deps.people, now)
-        route = plan(request, people, self._identities, self._rules, now)
+        absences = await deps.absences(request.tenant) if deps.absences is not None else ()
+        returns = find_returns(request, people, absences, now)
+        route = plan(request, people, self._identities, self._rules, now, returns)
         if route.unreached:
             names = ", ".join(person.id for person in route.unreached)
             _log.warning("no channel of %s reaches %s; they find it in the inbox", request.id, names)
@@ -207,9 +211,11 @@ def plan(
     identities: Mapping[str, str],
     rules: RoutingRules,
     now: datetime,
+    returns: Mapping[str, datetime] = MappingProxyType({}),
 ) -> RoutePlan:
     """Plan the cards of `request`.
 
+    `returns` maps people who are away to their returns. Their cards are due then, or never if the request ends before.
     `identities` maps each channel to its kind of identity. The first channel's card is due at once, or when the
     person's quiet hours end. Each next channel is due `rules.fallback_after` later, in case the person does not read
     the card before. With `rules.all`, all channels are due at the same time.
@@ -225,7 +231,10 @@ def plan(
         if not reachable:
             unreached.append(person)
             continue
-        begins = due(person.reach, now, request.expires_at)
+        back = returns.get(person.id, now)
+        if back > now and request.expires_at is not None and back + _SPARE > request.expires_at:
+            continue
+        begins = due(person.reach, back, request.expires_at)
         for rank, (name, address) in enumerate(reachable):
             at = begins if rules.all else begins + rank * timedelta(seconds=rules.fallback_after)
             cards.append(PlannedCard(person, name, address, rank, at))

@@ -19,7 +19,7 @@ from signoff.channels.envelopes import PARTIAL, SENT, ClosedCard, OutboundCard, 
 from signoff.channels.outbound.joined_calls import JoinedCalls
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import Clock
-from signoff.contracts.person import Person
+from signoff.contracts.person import Absence, Person
 from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import Directory
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
@@ -62,6 +62,8 @@ class SenderDeps:
     clock: Clock
     digest_over: int
     secrets: SecretProvider = field(default_factory=SecretProvider, repr=False)
+    absences: Callable[[str], Awaitable[Sequence[Absence]]] | None = field(default=None, repr=False)
+    """Finds the absences of a tenant. Without it, all people are present."""
 
 
 class ChannelSender:

@@ -12,6 +12,7 @@ from signoff.approvals.request_thread import questions_left, unanswered
 from signoff.contracts.approval import ApprovalRequest, RequestMessage, Vote
 from signoff.contracts.decision import at_least
 from signoff.contracts.ids import show_code
+from signoff.contracts.person import Absence
 from signoff.engine.kill_switch import OPERATOR
 from signoff.formats.visible_text import ELLIPSIS, whole_line
 from signoff.gateway.approvals.secret_masks import masked_args
@@ -35,6 +36,7 @@ from signoff.gateway.pages.timeline_view import (
 from signoff.gateway.pages.value_view import Row, key_rows, value_rows, values_count
 from signoff.languages.catalogue import has_text, text
 from signoff.languages.remarks import remark_text
+from signoff.people.absences import is_away
 from signoff.people.directory import Directory
 from signoff.people.eligibility import (
     Eligibility,
@@ -128,6 +130,8 @@ class CardPage:
     """Each hand-on and each added approver, in a sentence."""
     assignable: tuple[tuple[str, str], ...]
     """The ids and names of the people to whom the visitor may hand the request on, or whom they may add."""
+    away: tuple[str, ...]
+    """Each approver who is away, in a sentence."""
     counted: str
     still: str
     may: str
@@ -170,6 +174,7 @@ def card_page(
     compared: str = "",
     similar: SimilarView | None = None,
     external: bool = False,
+    absences: Sequence[Absence] = (),
 ) -> CardPage:
     """`args` are the loaded arguments, or `None` if unavailable.
 
@@ -212,6 +217,7 @@ def card_page(
         diff=diff_of(request, visitor),
         preview=preview,
         votes=tuple(_vote(vote, request, visitor, people) for vote in request.votes),
+        away=_away_words(request, absences, people, formatter) if pending else (),
         assigned=assignment_words(request, language),
         assignable=_assignable(request, visitor, people) if pending and decides else (),
         counted=_count_votes(request, formatter),
@@ -314,6 +320,23 @@ def _vote(vote: Vote, request: ApprovalRequest, visitor: Visitor, people: Direct
         who = text("card.for_whom", language, who=who, principal=display_name(people, vote.on_behalf, request.tenant))
     words = text(f"doubt.state.{vote.verdict}" if request.kind == "in_doubt" else f"state.{vote.verdict}", language)
     return VoteLine(who, vote.verdict, words, visitor.formatter.moment(vote.at), vote.reason)
+
+
+def _away_words(
+    request: ApprovalRequest, absences: Sequence[Absence], people: Directory, formatter: Formatter
+) -> tuple[str, ...]:
+    """Leaves out people who may not decide the request, also as people to ask instead."""
+    eligible = {each.id: each.name or each.id for each in find_assignable(request, people, formatter.now)}
+    away = [each for each in absences if each.person in eligible and is_away(each, request.tool, formatter.now)]
+    return tuple(
+        formatter.text(
+            "card.away.to" if each.to in eligible else "card.away",
+            who=eligible[each.person],
+            when=formatter.time(each.until),
+            to=eligible.get(each.to, ""),
+        )
+        for each in away
+    )
 
 
 def _assignable(request: ApprovalRequest, visitor: Visitor, people: Directory) -> tuple[tuple[str, str], ...]:

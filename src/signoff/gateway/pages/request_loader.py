@@ -8,6 +8,7 @@ from signoff.approvals.request_state import find_denial, undo_seconds
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, parse_approval_id
+from signoff.gateway.absence_service import list_absences
 from signoff.gateway.approvals.question_service import is_external
 from signoff.gateway.approvals.rule_values import rule_values
 from signoff.gateway.approvals.value_check import unopened_pages
@@ -67,6 +68,7 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor, base:
         compared=rule_values(request, args, deps.catalog, visitor.formatter),
         similar=similar,
         external=is_external(deps.catalog, request.actor),
+        absences=await list_absences(deps, request.tenant) if request.state == "pending" else (),
     )
     return OpenedRequest(request, args, page)
 

@@ -23,6 +23,7 @@ from signoff.contracts.limits import LINK_SECONDS
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
+from signoff.gateway.absence_service import list_absences
 from signoff.gateway.approvals.approval_links import LINK_KEY, ApprovalLink, make_link
 from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.approvals.question_repeater import QuestionRepeater
@@ -151,6 +152,7 @@ def _dispatcher(deps: GatewayDeps, channels: Mapping[str, Channel], rules: Routi
         clock=deps.clock,
         digest_over=rules.digest_over,
         secrets=deps.secrets,
+        absences=partial(list_absences, deps),
     )
     events = RequestEvents(Questions(deps.store), deps.requests, deps.clock)
     return Dispatcher(events, channels, rules, sender_deps)

@@ -378,6 +378,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("tenant", "person", "digest", "code"),
     )
     op.create_table(
+        "absences",
+        sa.Column("tenant", sa.String(length=64), nullable=False),
+        sa.Column("person", sa.String(length=64), nullable=False),
+        sa.Column("until_at", sa.BigInteger(), nullable=False),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("tenant", "person"),
+    )
+    op.create_table(
         "freezes",
         sa.Column("tenant", sa.String(length=64), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
