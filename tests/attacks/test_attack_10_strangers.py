@@ -22,6 +22,8 @@ PROBES: dict[str, Probe] = {
     "approve by code among others": ("POST", "/v1/approvals/decide", {"approval_id": "{code}"}),
     "withdraw": ("POST", "/v1/approvals/{approval}/withdraw", {}),
     "withdraw by code": ("POST", "/v1/approvals/{code}/withdraw", {}),
+    "hand on": ("POST", "/v1/approvals/{approval}/reassign", {"to": "rui", "revision": 1}),
+    "add an approver by code": ("POST", "/v1/approvals/{code}/add-approver", {"to": "rui", "revision": 1}),
     "turn": ("GET", "/v1/turns/{turn}", None),
     "events": ("GET", "/v1/turns/{turn}/events", None),
     "stop": ("POST", "/v1/turns/{turn}/cancel", {}),

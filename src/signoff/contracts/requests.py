@@ -175,7 +175,7 @@ def decision_from_assignment(
     body: "AssignmentBody", approval_id: str, verdict: Assigning, author: DecisionAuthor, received_at: datetime
 ) -> Decision:
     """As `decision_from_draft`."""
-    verified = _verified(body.delivery_id, author, received_at)
+    verified = _verified(f"{verdict}:{body.delivery_id}", author, received_at)
     return Decision(approval_id=approval_id, verdict=verdict, **body.model_dump() | verified)
 
 

@@ -129,7 +129,7 @@ class CardPage:
     assigned: tuple[str, ...]
     """Each hand-on and each added approver, in a sentence."""
     assignable: tuple[tuple[str, str], ...]
-    """The ids and names of the people to whom the visitor may hand the request on, or whom they may add."""
+    """The ids and names of the possible other approvers."""
     away: tuple[str, ...]
     """Each approver who is away, in a sentence."""
     counted: str

@@ -1,4 +1,4 @@
-"""Serves the page on which a person says that they are away."""
+"""Serves the page of the visitor's absence."""
 
 from datetime import datetime
 from typing import Any, Final
