@@ -44,7 +44,7 @@ def test_own_plugin_offers_a_channel_of_its_name_or_routes(name: str) -> None:
 
 def test_default_settings_load_all_own_plugins(clean_env: pytest.MonkeyPatch) -> None:
     assert load_settings().plugins == PLUGIN_NAMES
-    assert set(known_kinds(Plugins())) == {*KINDS, "apprise", "telegram", "twilio"}
+    assert set(known_kinds(Plugins())) == {*KINDS, "apprise", "teams", "telegram", "twilio"}
 
 
 def test_plugin_of_another_distribution_adds_its_channel(install: Install) -> None:

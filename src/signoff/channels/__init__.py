@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from signoff.channels.envelopes import ChannelReply as ChannelReply
     from signoff.channels.envelopes import CheckFinding as CheckFinding
     from signoff.channels.envelopes import ClosedCard as ClosedCard
+    from signoff.channels.envelopes import Contact as Contact
     from signoff.channels.envelopes import DeliveryStatus as DeliveryStatus
     from signoff.channels.envelopes import InboundAction as InboundAction
     from signoff.channels.envelopes import InboundBatch as InboundBatch
@@ -54,6 +55,7 @@ _MODULES = {
     "CardWords": "signoff.channels.card_text",
     "Channel": "signoff.channels.base",
     "ClosedCard": "signoff.channels.envelopes",
+    "Contact": "signoff.channels.envelopes",
     "Forged": "signoff.channels.channel_errors",
     "InboundAction": "signoff.channels.envelopes",
     "HmacSignature": "signoff.channels.signature_check",

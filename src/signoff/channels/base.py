@@ -50,6 +50,21 @@ class ChannelOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class Contacts(Protocol):
+    """The contacts of one channel, which the gateway stores from verified messages alone."""
+
+    async def find(self, identity: str) -> dict[str, Any] | None:
+        """Return the handle of a person's contact, None without one. Raises `StoreUnavailable`."""
+        ...
+
+
+class NoContacts:
+    """No contact is known."""
+
+    async def find(self, identity: str) -> dict[str, Any] | None:
+        return None
+
+
 @dataclass(frozen=True)
 class ChannelContext:
     """The values with which a channel is created."""
@@ -63,6 +78,7 @@ class ChannelContext:
     clock: Clock
     secret: bytes = field(repr=False)
     """A key that the store made for this channel only. It authenticates data that the channel gets back."""
+    contacts: Contacts = field(default_factory=NoContacts, repr=False)
 
 
 Receive = Callable[[InboundRequest], Awaitable[InboundBatch]]
@@ -142,6 +158,14 @@ class Channel(ABC):
 
         Leave out unknown contents; they are never an error.
         """
+
+    def respond(self, received: InboundBatch, reply: ChannelReply) -> InboundBatch:
+        """Return `received` with the reply to its action as the response to the vendor.
+
+        Only called if `reply_seconds` of `received` is set. Without a call in that time, its own response is sent, and
+        `answer` gets the reply.
+        """
+        return received
 
     async def listen(self, take: Receive) -> None:  # noqa: B027 (most channels are brought what is said)
         """Fetch messages that the vendor does not post, until cancelled. Return at once if the vendor posts all."""

@@ -14,6 +14,7 @@ from signoff.contracts.errors import ConfigError, SecretMissing, Unavailable
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.keys.secrets import SecretProvider
 from signoff.registry.manifest.channel_sections import DeclaredChannel
+from signoff.store.messages.contacts import ChannelContacts
 from signoff.store.store import Store
 
 KEY: Final = "channel/"
@@ -63,9 +64,9 @@ async def open_channels(
         secret = await store.secret_key(KEY + each.name)
         try:
             made = channel_class(each.kind, plugins)
-            context = ChannelContext(
-                each.name, await read_options(made, each.options, secrets), public_url, clock, secret
-            )
+            filled = await read_options(made, each.options, secrets)
+            contacts = ChannelContacts(store, each.name)
+            context = ChannelContext(each.name, filled, public_url, clock, secret, contacts)
             opened[each.name] = made(context)
         except (ConfigError, Unavailable) as error:
             problems.append(ChannelProblem(each.name, secrets.redact(error.message)))

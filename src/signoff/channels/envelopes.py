@@ -13,6 +13,9 @@ from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 
+IDENTITY_CHARS: Final = 200
+"""The longest identity of a stored contact."""
+
 
 class OutboundCard(FrozenModel):
     """One card for one person on one channel."""
@@ -158,12 +161,28 @@ class DeliveryStatus(FrozenModel):
         return ""
 
 
+class Contact(FrozenModel):
+    """A place where a person of a vendor can be written to, as a verified message shows it."""
+
+    identity: str = Field(min_length=1, max_length=IDENTITY_CHARS)
+    """The person's identity, as in the directory."""
+    handle: dict[str, Any] | None = None
+    """The data for a message to the person, as JSON. None if the person can no longer be written to."""
+
+
 @dataclass(frozen=True)
 class InboundBatch:
     """The contents of one raw message, and the immediate response to the vendor. Most vendors only need 200."""
 
     actions: tuple[InboundAction, ...] = ()
     statuses: tuple[DeliveryStatus, ...] = ()
+    contacts: tuple[Contact, ...] = ()
+    """The contacts to store, for `ChannelContext.contacts`."""
+    reply_seconds: float = 0.0
+    """How long the vendor's request waits for the reply to its one action, which `Channel.respond` writes.
+
+    0 if the vendor does not show the response.
+    """
     status: int = 200
     """The status of the response to the vendor."""
     body: bytes = b""

@@ -96,7 +96,7 @@ SETTING_NAMES: Final = (
     "store_listen_url",
 )  # fmt: skip
 """The names of all settings, for code that reads variables without loading settings."""
-PLUGIN_NAMES: Final = ("a2a", "aap", "apprise", "authzen", "hooks", "mcp", "telegram", "twilio")
+PLUGIN_NAMES: Final = ("a2a", "aap", "apprise", "authzen", "hooks", "mcp", "teams", "telegram", "twilio")
 """Signoff's own plugins, all loaded by default."""
 SETTINGS_FILE: Final = "signoff.toml"
 DEFAULT_STATE_DIR: Final = ".signoff"

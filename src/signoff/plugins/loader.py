@@ -25,11 +25,12 @@ OURS: Final[Mapping[str, str]] = {
     "authzen": "signoff.plugins.authzen.plugin:AuthzenPlugin",
     "hooks": "signoff.plugins.hooks.plugin:HooksPlugin",
     "mcp": "signoff.plugins.mcp.plugin:McpPlugin",
+    "teams": "signoff.plugins.teams.plugin:TeamsPlugin",
     "telegram": "signoff.plugins.telegram.plugin:TelegramPlugin",
     "twilio": "signoff.plugins.twilio.plugin:TwilioPlugin",
 }
 """Signoff's own entry points, as in pyproject.toml. Each offers one channel of the plugin's name, or routes."""
-OWN_CHANNELS: Final = frozenset({"apprise", "telegram", "twilio"})
+OWN_CHANNELS: Final = frozenset({"apprise", "teams", "telegram", "twilio"})
 """The ones with a channel."""
 PREFIX: Final = "/plugins"
 """Begins the addresses of other distributions' plugins."""

@@ -158,7 +158,7 @@ class InboundQueue:
         await self._store.run(lambda connection: connection.execute(removal).close())
 
     async def read(self, channel: str, kind: ArrivalKind, key: str) -> InboundRow | None:
-        query = select(ARRIVALS).where(ARRIVALS.c.key == _key(channel, kind, key))
+        query = select(ARRIVALS).where(ARRIVALS.c.key == arrival_key(channel, kind, key))
         rows = await self._store.read(lambda connection: _rows(connection.execute(query)))
         return rows[0] if rows else None
 
@@ -188,7 +188,7 @@ class InboundQueue:
 
 def _new(channel: str, kind: ArrivalKind, arriving: InboundItem) -> dict[str, Any]:
     return {
-        "key": _key(channel, kind, arriving.key),
+        "key": arrival_key(channel, kind, arriving.key),
         "channel": channel,
         "kind": kind,
         "body": arriving.model_dump_json(),
@@ -201,7 +201,8 @@ def _new(channel: str, kind: ArrivalKind, arriving: InboundItem) -> dict[str, An
     }
 
 
-def _key(channel: str, kind: ArrivalKind, key: str) -> str:
+def arrival_key(channel: str, kind: ArrivalKind, key: str) -> str:
+    """Return the key of the row of a message or report."""
     # Vendors and authors of emails choose keys freely. Replace a key that some database would reject by its hash.
     plain = key.isascii() and key.isprintable() and len(key) <= _KEY_CHARS and not key.startswith(_HASHED)
     own = key if plain else _HASHED + hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()

@@ -23,6 +23,7 @@ from signoff.store.tables import (
     BLOBS,
     CALL_JOINS,
     COMPLETIONS,
+    CONTACTS,
     COUNTED_ACTS,
     DELIVERIES,
     EVENT_DELIVERIES,
@@ -164,6 +165,7 @@ _WORKER: Final = {
     ARRIVALS: NOTHING,
     FOOTERS: NOTHING,
     OWN_MESSAGES: NOTHING,
+    CONTACTS: NOTHING,
     # Otherwise a worker could claim that a person has opened values that they have not.
     OPENED_VALUES: NOTHING,
     # A worker could hide decisions from people, or show others to them. A trigger names changed requests.
@@ -227,6 +229,7 @@ _GATEWAY: Final = {
     DELIVERIES: Rights(select=True, insert=True, update=_not_key(DELIVERIES), delete=True),
     ARRIVALS: Rights(select=True, insert=True, update=_not_key(ARRIVALS), delete=True),
     OWN_MESSAGES: Rights(select=True, insert=True, update=_not_key(OWN_MESSAGES), delete=True),
+    CONTACTS: Rights(select=True, insert=True, update=_not_key(CONTACTS), delete=True),
     FOOTERS: Rights(select=True, insert=True, update=_only(FOOTERS, "known_at"), delete=True),
     OPENED_VALUES: Rights(select=True, insert=True, delete=True),
     PAST_REQUESTS: Rights(select=True, insert=True, delete=True),

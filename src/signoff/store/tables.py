@@ -665,6 +665,19 @@ OWN_MESSAGES: Final = Table(
 `content` is JSON with the message's requests and words.
 """
 
+CONTACTS: Final = Table(
+    "contacts",
+    METADATA,
+    Column("channel", String(64), primary_key=True),
+    Column("identity", String(200), primary_key=True),
+    Column("content", Text, nullable=False),
+    Column("noted_at", BigInteger, nullable=False, default=StoreClock()),
+)
+"""Where a channel can write to a person, as the vendor's verified messages show it.
+
+`content` is JSON in the channel's own form.
+"""
+
 COMPLETIONS: Final = Table(
     "completions",
     METADATA,

@@ -61,7 +61,9 @@ async def open_rig(suite: "CardSuite", folder: Path, locale: str = "en") -> Asyn
         assert not problems, problems[0].what
         channel = opened["channel"]
         try:
-            yield ChannelRig(store, channel, vendor, time, locale)
+            rig = ChannelRig(store, channel, vendor, time, locale)
+            assert set(await rig.receive(*vendor.introductions())) <= {None}
+            yield rig
         finally:
             await channel.close_down()
 

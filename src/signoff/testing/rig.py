@@ -1,5 +1,6 @@
 """Builds the parts behind the channel suite: the real dispatcher, receiver, processor and rules, over a store."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -11,9 +12,10 @@ from signoff.approvals.card import render_card
 from signoff.approvals.notifications import RequestEvent, RequestEventKind
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import Forged, Malformed
-from signoff.channels.envelopes import InboundRequest, OutboundCard
+from signoff.channels.envelopes import ChannelReply, InboundBatch, InboundRequest, OutboundCard
 from signoff.channels.inbound.processor import InboundProcessor
 from signoff.channels.inbound.receiver import InboundReceiver
+from signoff.channels.inbound.reply_slots import ReplySlot, ReplySlots
 from signoff.channels.outbound.dispatcher import Dispatcher
 from signoff.channels.outbound.sender import SenderDeps
 from signoff.contracts.activity_messages import Authority
@@ -93,7 +95,8 @@ class ChannelRig:
         channels = {channel.name: channel}
         self.dispatcher = Dispatcher(self.events, channels, RoutingRules(), deps)
         self.processor = InboundProcessor(store, channels, self.people, self.decisions, self._records, time.now)
-        self.receiver = InboundReceiver(store, channels, self._records, time.now)
+        self.replies = self.processor.replies = WatchedSlots()
+        self.receiver = InboundReceiver(store, channels, self._records, time.now, replies=self.replies)
 
     async def ask(self, number: int = 1, *, notify: bool = True, **fields: Any) -> ApprovalRequest:
         """Send cards to Bo and Ana unless `notify` is false."""
@@ -160,16 +163,27 @@ class ChannelRig:
         await self.store.run(lambda connection: connection.execute(moving).rowcount)
 
     async def receive(self, *raws: InboundRequest) -> list[type[Exception] | None]:
-        """Return the refusal of each message, or `None`."""
+        """Return the refusal of each message, or `None`. All messages arrive before one is processed."""
+        taking = [await self._begin(raw) for raw in raws]
+        await self.process_inbound()
         refusals: list[type[Exception] | None] = []
-        for raw in raws:
+        for raw, task in zip(raws, taking, strict=True):
             try:
-                await self.receiver.take(self.channel.name, raw)
+                self.vendor.show_response(raw, await task)
                 refusals.append(None)
             except (Forged, Malformed) as error:
                 refusals.append(type(error))
-        await self.process_inbound()
         return refusals
+
+    async def _begin(self, raw: InboundRequest) -> asyncio.Task[InboundBatch]:
+        """Return once the message is stored: the vendor's request may wait for its reply."""
+        waits = asyncio.Event()
+        self.replies.opened = waits
+        task = asyncio.create_task(self.receiver.take(self.channel.name, raw, waits=True))
+        waiting = asyncio.create_task(waits.wait())
+        await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        return task
 
     async def process_inbound(self) -> None:
         """Also close the cards of decided requests."""
@@ -234,6 +248,29 @@ class ChannelRig:
     async def _records(self, entries: Sequence[AuditEntry]) -> int:
         self.recorded += entries
         return len(entries)
+
+
+class WatchedSlot(ReplySlot):
+    """A slot that sets `waits` once its request waits."""
+
+    def __init__(self, waits: asyncio.Event) -> None:
+        super().__init__()
+        self._waits = waits
+
+    async def wait(self, seconds: float) -> ChannelReply | None:
+        self._waits.set()
+        return await super().wait(seconds)
+
+
+class WatchedSlots(ReplySlots):
+    """Makes slots that set `opened`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened = asyncio.Event()
+
+    def make(self) -> ReplySlot:
+        return WatchedSlot(self.opened)
 
 
 class RecordingDecisions:

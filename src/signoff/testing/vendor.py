@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
-from signoff.channels.envelopes import InboundRequest
+from signoff.channels.envelopes import InboundBatch, InboundRequest
 from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Verdict
 from signoff.contracts.names import PLUGIN_NAMES
@@ -107,6 +107,13 @@ class Vendor(ABC):
     def reply_to_latest(self, identity: str, words: str) -> InboundRequest | None:
         """Return the request of a reply by `identity` to our latest message, or `None` if that is impossible."""
         return None
+
+    def introductions(self) -> Sequence[InboundRequest]:
+        """Return the requests that reach the channel before any card, such as of people who install a bot."""
+        return ()
+
+    def show_response(self, raw: InboundRequest, response: InboundBatch) -> None:  # noqa: B027 (most vendors show none)
+        """Take the response to `raw`, whose reply a vendor may show. By default, it is not shown."""
 
     def status(self, card: VendorCard, state: CardStatus) -> InboundRequest | None:
         """Return the vendor's report on a card, or `None` if it sends none."""

@@ -21,6 +21,7 @@ from signoff.channels.envelopes import SENT, ChannelReply, DeliveryStatus, Inbou
 from signoff.channels.inbound.answer_handler import AnswerHandler, DecisionPort
 from signoff.channels.inbound.outcome import Outcome
 from signoff.channels.inbound.receiver import Record
+from signoff.channels.inbound.reply_slots import ReplySlots
 from signoff.channels.inbound.sent_mail import note_sent_words
 from signoff.channels.outbound.sender import next_channel
 from signoff.contracts.clock import Clock
@@ -74,6 +75,7 @@ class InboundProcessor:
         hold: float = 0.0,
     ) -> None:
         """An approval in words waits `hold` seconds for later words of its author."""
+        self.replies = ReplySlots()
         self._arrivals = InboundQueue(store)
         self._deliveries = DeliveryQueue(store)
         self._footers = Footers(store)
@@ -192,7 +194,9 @@ class InboundProcessor:
                 # A slow reply must not hold a slot.
                 until = claimed + LEASE_SECONDS - _BEFORE_THE_END
                 reply = replace(made.reply, id=made.reply_id(row.key))
-                sent = await send_reply(self._channels[row.channel], made.where, reply, until)
+                shown = self.replies.give(row.key, reply)
+                channel = self._channels[row.channel]
+                sent = SentCard() if shown else await send_reply(channel, made.where, reply, until)
                 result = None if result is None else {**result, "answered": sent is not None}
                 await self._note_reply(row.channel, made, sent)
                 await note_sent_words(self._deliveries, made.where, made.reply)
@@ -216,6 +220,8 @@ class InboundProcessor:
         except Exception as error:
             _log.error("%r could not be heard: %s", row.key, trace_without_words(error))
             await self._again(row, type(error).__name__ if row.attempts >= MISREADINGS else "")
+        finally:
+            self.replies.give(row.key, None)
 
     async def _note_reply(self, channel: str, made: Outcome, sent: SentCard | None) -> None:
         if sent is not None and sent.vendor_id and made.person is not None:

@@ -1,6 +1,6 @@
 """Receives the messages of all channels: verifies, parses and stores them before the vendor gets its response.
 
-Never waits for a turn.
+Waits for no turn, except for a reply that the vendor shows at once.
 """
 
 import logging
@@ -16,12 +16,14 @@ from signoff.channels.answer_text.answer_parser import READ_CHARS
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.envelopes import InboundBatch, InboundRequest
+from signoff.channels.inbound.reply_slots import ReplySlots
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import Clock
 from signoff.contracts.errors import NotFound, StoreUnavailable, Unavailable
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.formats.replace import replace
-from signoff.store.inbound_queue import InboundQueue
+from signoff.store.inbound_queue import InboundQueue, arrival_key
+from signoff.store.messages.contacts import ChannelContacts
 from signoff.store.store import Store
 
 READERS: Final = 2
@@ -44,13 +46,16 @@ class InboundReceiver:
         record: Record,
         clock: Clock,
         woken: Callable[[], None] = lambda: None,
+        replies: ReplySlots | None = None,
     ) -> None:
+        """`replies` are those of the processor in this process."""
         self._store = store
         self._arrivals = InboundQueue(store)
         self._channels = channels
         self._record = record
         self._clock = clock
         self._woken = woken
+        self._replies = replies or ReplySlots()
         self._readers = {name: ThreadPoolExecutor(READERS, f"signoff-{name}") for name in channels}
         self._forged = {name: RecordRateLimit() for name in channels}
 
@@ -59,20 +64,37 @@ class InboundReceiver:
         channel = self._channels.get(name)
         return None if channel is None else channel.max_bytes
 
-    async def take(self, name: str, raw: InboundRequest) -> InboundBatch:
+    async def take(self, name: str, raw: InboundRequest, *, waits: bool = False) -> InboundBatch:
         """Verify, read and store one message.
 
         Once this returns, it will be processed once, even after a crash. A message that is already stored changes
-        nothing. Only a `POST` is stored. Raises `NotFound` for an unknown channel, `Forged`, `Malformed`,
-        `Unavailable`.
+        nothing. Only a `POST` is stored. With `waits`, the response has the reply to a new action, if the vendor shows
+        it. Raises `NotFound` for an unknown channel, `Forged`, `Malformed`, `Unavailable`.
         """
         channel = self._channels.get(name)
         if channel is None:
             raise NotFound("there is no such channel")
         received = await self._read(name, channel, raw)
         # Scanners and link previews open every address that they see, so a GET must never count.
-        if raw.method != "POST" or not (received.actions or received.statuses):
+        if raw.method != "POST":
             return received
+        if received.contacts:
+            handles = {each.identity: each.handle for each in received.contacts}
+            await ChannelContacts(self._store, name).keep(handles)
+        if not (received.actions or received.statuses):
+            return received
+        if not waits or not received.reply_seconds:
+            await self._put(name, received)
+            return received
+        # Open the slot before the row exists: the processor may take the row at once.
+        with self._replies.open(arrival_key(name, "action", received.actions[0].key)) as slot:
+            if not await self._put(name, received):
+                return received
+            reply = await slot.wait(received.reply_seconds)
+        return received if reply is None else channel.respond(received, reply)
+
+    async def _put(self, name: str, received: InboundBatch) -> int:
+        """Return the number of new messages."""
         # An email may have megabytes, and the rest is never read. Keep one character more than the reader uses, so that
         # it sees that the text was longer.
         actions = [replace(each, text=each.text[: READ_CHARS + 1]) for each in received.actions]
@@ -85,7 +107,7 @@ class InboundReceiver:
             self._woken()
         for _ in range(len(actions) + len(received.statuses) - new):
             self._store.count_refusal("replayed")
-        return received
+        return new
 
     async def _read(self, name: str, channel: Channel, raw: InboundRequest) -> InboundBatch:
         try:

@@ -77,7 +77,7 @@ async def run_channels(
         deps.clock,
         hold=(0.0 if deps.development else WORDS_HOLD) if hold is None else hold,
     )
-    receiver = InboundReceiver(deps.store, channels, log.append, deps.clock, processor.wake)
+    receiver = InboundReceiver(deps.store, channels, log.append, deps.clock, processor.wake, processor.replies)
     dispatcher = _dispatcher(deps, channels, rules)
     tasks += [
         asyncio.create_task(run_forever("the dispatcher of cards", dispatcher.run)),

@@ -38,7 +38,7 @@ Receiver = Annotated[InboundReceiver, Depends(receiver_from_request)]
 async def take_message(name: str, request: Request, deps: Deps, receiver: Receiver) -> Response:
     """Accept one message from a vendor. The message is stored before this route confirms it."""
     try:
-        received = await receiver.take(name, await _raw(request, deps))
+        received = await receiver.take(name, await _raw(request, deps), waits=True)
     except Forged:
         return Response(status_code=401)
     except Malformed:

@@ -215,6 +215,14 @@ def upgrade() -> None:
     )
     op.create_index("completions_age", "completions", ["kept_at"], unique=False)
     op.create_table(
+        "contacts",
+        sa.Column("channel", sa.String(length=64), nullable=False),
+        sa.Column("identity", sa.String(length=200), nullable=False),
+        sa.Column("content", sa.Text(), nullable=False),
+        sa.Column("noted_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("channel", "identity"),
+    )
+    op.create_table(
         "counted_acts",
         sa.Column("key", sa.String(length=300), nullable=False),
         sa.Column("kind", sa.String(length=8), nullable=False),
