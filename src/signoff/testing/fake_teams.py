@@ -290,7 +290,7 @@ class FakeTeams(Vendor):
         """Return requests with false tokens, and with true ones for other activities."""
         now = int(self.clock().timestamp())
         stranger = _signing_key("a stranger's")
-        bare = RSAKey.import_key(stranger.as_dict(private=True) | {"kid": self.key.kid})
+        bare = RSAKey(stranger.raw_value, stranger.raw_value, {"kid": str(self.key.kid)})
         tokens = [
             self.token(iss=f"https://sts.windows.net/{OTHER_TENANT}/"),
             self.token(aud=OTHER_TENANT),
@@ -361,8 +361,8 @@ class FakeTeams(Vendor):
     # Microsoft.
 
     async def _openid(self, request: Request) -> Response:
-        if refusal := self._troubled():
-            return refusal
+        if trouble := self._troubled():
+            return trouble
         return JSONResponse(
             {
                 "issuer": ISSUER,
@@ -375,16 +375,16 @@ class FakeTeams(Vendor):
         )
 
     async def _published(self, request: Request) -> Response:
-        if refusal := self._troubled():
-            return refusal
+        if trouble := self._troubled():
+            return trouble
         self.fetches += 1
         key = {**self.key.as_dict(private=False), "use": "sig", "x5t": self.key.kid, "x5c": ["MIIC"]}
         others = [{"kty": "EC", "kid": "ec", "crv": "P-256"}, {"kty": "RSA", "kid": "broken", "n": "!", "e": "AQAB"}]
         return JSONResponse({"keys": [*others, {**key, "endorsements": list(self.endorsements)}]})
 
     async def _login(self, request: Request) -> Response:
-        if refusal := self._troubled():
-            return refusal
+        if trouble := self._troubled():
+            return trouble
         self.logins += 1
         form = {name: values[-1] for name, values in parse_qs((await request.body()).decode()).items()}
         if request.path_params["tenant"] != TENANT:
@@ -406,8 +406,8 @@ class FakeTeams(Vendor):
         return await self._answer(request, self._edit)
 
     async def _answer(self, request: Request, act: Any) -> Response:
-        if refusal := self._troubled():
-            return refusal
+        if trouble := self._troubled():
+            return trouble
         if (
             self.bearers.get(request.headers.get("authorization", "").removeprefix("Bearer "), _LONG_AGO)
             <= self.clock()
@@ -503,7 +503,7 @@ def _check_element(element: Any) -> None:
         assert element.get("title"), "an action without title"
         assert element.get("style", "default") in ("default", "positive", "destructive"), "unknown style"
     if kind == "Action.OpenUrl":
-        assert element["url"].startswith("https://"), "no safe address"
+        assert element["url"].startswith(("https://", "http://")), "no address"
     if kind == "Action.Execute":
         assert element.get("verb"), "no verb"
         assert element["fallback"]["type"] == "Action.Submit", "no fallback for older clients"

@@ -92,7 +92,8 @@ class TestTeams(ChannelSuite):
         body = latest_response(vendor)
         assert body["type"] == MESSAGE_TYPE
         assert text("receipt.counted", "en", n=1, of=2) in body["value"]
-        assert [each["title"] for each in (vendor.message_of(rig.card(rig.bo)).card or {})["actions"]][0] == "Approve"
+        card = vendor.message_of(rig.card(rig.bo)).card or {}
+        assert [each["title"] for each in card["actions"]] == ["Approve", "Deny", "Open"]
 
     @play_scenario
     async def test_second_press_is_answered_and_changes_nothing(self, rig: ChannelRig) -> None:
@@ -118,7 +119,7 @@ class TestTeams(ChannelSuite):
         assert len(rig.request(request.id).votes) == 1
 
     @play_scenario
-    async def test_reply_goes_out_as_a_message_if_the_press_no_longer_waits(self, rig: ChannelRig) -> None:
+    async def test_reply_to_a_press_without_a_waiting_request_is_a_message(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         await rig.ask()
         received = await rig.receiver.take(rig.channel.name, vendor.press(rig.card(rig.bo), rig.bo, "approved"))
@@ -355,7 +356,7 @@ async def test_invalid_option_is_refused(options: dict[str, Any]) -> None:
     assert next(iter(options)) in caught.value.message
 
 
-async def test_token_goes_to_microsofts_services_alone_by_default() -> None:
+async def test_default_options_trust_microsofts_services_alone() -> None:
     channel = teams()
     trusted = [
         channel._connector.trusts(each)

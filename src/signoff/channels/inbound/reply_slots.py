@@ -37,7 +37,7 @@ class ReplySlots:
     def open(self, arrival: str) -> Iterator[ReplySlot]:
         """Open a slot for the row `arrival`, before the row can be claimed."""
         slot = self.make()
-        # A repetition that arrives meanwhile must not take the reply from the first request.
+        # A repetition during the wait must not take the reply from the first request.
         first = self._slots.setdefault(arrival, slot) is slot
         try:
             yield slot

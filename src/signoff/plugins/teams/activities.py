@@ -80,7 +80,7 @@ def _pressed(activity: Mapping[str, Any], identity: str, data: Mapping[str, Any]
     if verdict is None or not _TOKEN.match(token):
         return None
     return InboundAction(
-        # Each press has an activity of its own, also the second one of the same button.
+        # Each press is another activity, even of the same button.
         key=f"press:{_named(activity)}",
         identity=identity,
         token=token,

@@ -25,7 +25,7 @@ SCHEMA: Final = "http://adaptivecards.io/schemas/adaptive-card.json"
 VERSION: Final = "1.4"
 """The first version with `Action.Execute`."""
 CARD_BYTES: Final = 26_000
-"""Below the 28 KB of a message of Teams, of which the rest of the activity needs some."""
+"""Below the 28 KB of a message in Teams, with room for the rest of the activity."""
 REASON_CHARS: Final = 1_000
 VERB: Final = "signoff"
 OURS: Final = "signoff"
@@ -154,7 +154,7 @@ def _run(words: str, **style: str) -> list[Part]:
 
 
 def _pieces(words: str) -> Iterator[str]:
-    """Divide text inside the braces of Teams' own functions, each of which must be within one run."""
+    """Divide text inside the braces of Teams' own functions. Teams reads a function within one run alone."""
     begin = 0
     for found in _FUNCTION.finditer(words):
         yield words[begin : found.end()]

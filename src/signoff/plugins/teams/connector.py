@@ -1,4 +1,4 @@
-"""Calls the Bot Framework's connector. The bot's token goes to listed services alone."""
+"""Calls the Bot Framework's connector. Sends the bot's token to listed services alone."""
 
 import asyncio
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ ERRORS: Final = VendorErrors(
 
 @dataclass
 class Connector:
-    """One bot of one tenant. `services` are the origins to which its token may go, such as `https://smba.example`."""
+    """One bot of one tenant. `services` are the origins that may get its token, such as `https://smba.example`."""
 
     app_id: str
     app_secret: str = field(repr=False)

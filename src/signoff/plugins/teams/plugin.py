@@ -74,7 +74,9 @@ class TeamsOptions(ChannelOptions):
     app_id: str = Field(description="The bot's app id, a GUID in lower case.", pattern=_GUID)
     app_secret: str = Field(description="The bot's client secret, env:NAME.", min_length=1)
     tenant_id: str = Field(description="The tenant of the bot and its people, a GUID in lower case.", pattern=_GUID)
-    service_urls: tuple[Origin, ...] = Field(SERVICES, description="Origins to which the bot's token may go.")
+    service_urls: tuple[Origin, ...] = Field(
+        SERVICES, description="The allowed origins of the connector, which gets the bot's token."
+    )
     login_url: SafeUrl = Field("https://login.microsoftonline.com", description="Microsoft's sign-in.")
     metadata_url: SafeUrl = Field(METADATA_URL, description="The OpenID document of the Bot Framework's keys.")
 
@@ -183,7 +185,7 @@ class Teams(Channel):
     async def _place(self, identity: str) -> Mapping[str, Any]:
         place = await self.context.contacts.find(identity)
         if place is None:
-            why = "the bot knows no conversation with this person, who must install it or write to it"
+            why = "the bot knows no conversation with this person: they must install it or write to it"
             raise NotDelivered(why, code="no_conversation", again=False)
         return place
 

@@ -1,6 +1,6 @@
-"""Checks the tokens by which the Bot Framework proves its requests, with its published keys.
+"""Checks the tokens of the Bot Framework's requests with its published keys.
 
-Microsoft replaces the keys: those of a day ago are fetched again, and an unknown key causes one fetch within a pause.
+Microsoft replaces these keys. The channel fetches them each day, and once within a pause for unknown keys.
 """
 
 import asyncio
