@@ -244,6 +244,15 @@ class ChannelSuite(CardSuite):
         assert text("receipt.not_allowed", "en") in rig.text_read_by(rig.cy)
 
     @play_scenario
+    async def test_author_gets_exactly_one_reply(self, rig: ChannelRig) -> None:
+        """In the vendor's response or as a message, never both."""
+        self._answers(rig)
+        await rig.ask()
+        await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.cy, "approved"))
+        replies = [each for each in rig.vendor.reads(rig.cy) if text("receipt.not_allowed", "en") in each]
+        assert len(replies) == 1
+
+    @play_scenario
     async def test_second_answer_names_the_first_decider(self, rig: ChannelRig) -> None:
         self._answers(rig)
         request = await rig.ask()

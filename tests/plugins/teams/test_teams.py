@@ -250,6 +250,14 @@ class TestTeams(ChannelSuite):
             assert (row.state, row.code, words in row.message) == ("failed", code, True)
 
     @play_scenario
+    async def test_identity_in_another_form_is_refused(self, rig: ChannelRig) -> None:
+        card = await rig.outbound_card(await rig.delivery(await rig.ask(), "bo"))
+        for address in (rig.bo.replace("7c9e", "7C9E"), rig.bo.partition(":")[2], f"{rig.bo} ", ""):
+            with pytest.raises(NotDelivered) as caught:
+                await rig.channel.deliver(replace(card, address=address), None)
+            assert (caught.value.code, caught.value.again) == ("address", False)
+
+    @play_scenario
     async def test_unacknowledged_card_is_closed_by_a_new_message(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         request = await rig.ask()

@@ -5,6 +5,7 @@ place is stored from a verified activity, such as the installation of the bot.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import replace as with_fields
@@ -46,7 +47,8 @@ SERVICES: Final = (
 )
 """Microsoft's services of Teams in its public cloud."""
 MESSAGE_TYPE: Final = "application/vnd.microsoft.activity.message"
-_GUID: Final = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+_GUID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_IDENTITY: Final = re.compile(rf"{_GUID}:{_GUID}\Z")
 _LOCAL: Final = ("127.0.0.1", "localhost")
 
 
@@ -71,9 +73,11 @@ Origin = Annotated[str, AfterValidator(_check_origin)]
 class TeamsOptions(ChannelOptions):
     """One bot, for people of one tenant."""
 
-    app_id: str = Field(description="The bot's app id, a GUID in lower case.", pattern=_GUID)
+    app_id: str = Field(description="The bot's app id, a GUID in lower case.", pattern=rf"^{_GUID}$")
     app_secret: str = Field(description="The bot's client secret, env:NAME.", min_length=1)
-    tenant_id: str = Field(description="The tenant of the bot and its people, a GUID in lower case.", pattern=_GUID)
+    tenant_id: str = Field(
+        description="The tenant of the bot and its people, a GUID in lower case.", pattern=rf"^{_GUID}$"
+    )
     service_urls: tuple[Origin, ...] = Field(
         SERVICES, description="The allowed origins of the connector, which gets the bot's token."
     )
@@ -183,6 +187,9 @@ class Teams(Channel):
         return findings
 
     async def _place(self, identity: str) -> Mapping[str, Any]:
+        if not _IDENTITY.match(identity):
+            why = "an identity of Teams is TENANT:OBJECT, two ids of Entra ID in lower case"
+            raise NotDelivered(why, code="address", again=False)
         place = await self.context.contacts.find(identity)
         if place is None:
             why = "the bot knows no conversation with this person: they must install it or write to it"
