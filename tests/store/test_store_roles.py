@@ -41,7 +41,8 @@ def test_rights_name_only_existing_columns_and_keys() -> None:
 
 
 def test_worker_has_no_rights_on_sign_in_and_channel_tables() -> None:
-    for name in ("tokens", "sessions", "deliveries", "arrivals", "footers", "own_messages", "contacts", "opened_values"):
+    own = ("tokens", "sessions", "deliveries", "arrivals", "footers", "own_messages", "contacts", "opened_values")
+    for name in own:
         assert RIGHTS["worker"][name] == NOTHING
     assert not any(RIGHTS["worker"][name].insert for name in ("answers", "freezes", "people", "keys"))
     assert {table.name for table in readable_tables("worker")} == {

@@ -247,9 +247,9 @@ class ChannelSuite(CardSuite):
     async def test_author_gets_exactly_one_reply(self, rig: ChannelRig) -> None:
         """In the vendor's response or as a message, never both."""
         self._answers(rig)
-        await rig.ask()
-        await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.cy, "approved"))
-        replies = [each for each in rig.vendor.reads(rig.cy) if text("receipt.not_allowed", "en") in each]
+        await rig.ask(quorum=2)
+        await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
+        replies = [each for each in rig.vendor.reads(rig.bo) if text("receipt.counted", "en", n=1, of=2) in each]
         assert len(replies) == 1
 
     @play_scenario
