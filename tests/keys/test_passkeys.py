@@ -82,6 +82,7 @@ def test_claim_of_presence_without_a_passkey_is_refused() -> None:
     {"verdict": "denied"},
     {"edited_args": {"amount": 380.6}},
     {"edited_args": None},
+    {"thread": "e" * 64},
     {"remember": None},
     {"remember": GrantRequest(seconds=61.0)},
     {"question_hash": "e" * 64},

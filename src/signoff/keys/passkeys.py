@@ -63,6 +63,7 @@ def decision_challenge(decision: Decision, nonce: str) -> bytes:
             "verdict": decision.verdict,
             "edited_args": "" if decision.edited_args is None else sha256_hex(decision.edited_args),
             "remember": remember,
+            "thread": decision.thread,
             "person": decision.subject,
             "nonce": nonce,
         }
