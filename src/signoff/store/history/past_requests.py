@@ -138,14 +138,19 @@ def _find(connection: Connection, wanted: PastSearch, before: int | None, limit:
 
 
 def _find_by_month(connection: Connection, wanted: PastSearch, before: int | None, limit: int) -> list[FoundRow]:
-    """The index of PostgreSQL does not know the order of numbers: a search for many rows reads month after month."""
+    """The index of PostgreSQL does not know the order of numbers: a search for many rows reads month after month.
+
+    After each part without rows the next one is twice as long.
+    """
     found: list[FoundRow] = []
+    months = 1
     newest, oldest = connection.execute(select(func.max(_PAST.number), func.min(_PAST.number))).one()
     newest = newest if before is None else min(newest, before)
     end = _month_after(time_from_millis(newest // SLOTS))
     while len(found) < limit and end > time_from_millis(oldest // SLOTS):
-        start = _month_of(end - timedelta(days=1))
-        part = PastSearch((*wanted.groups, (_month_mark(start),)), wanted.since, wanted.until)
+        starts = _months_before(end, months)
+        start = starts[-1]
+        part = PastSearch((*wanted.groups, [_month_mark(each) for each in starts]), wanted.since, wanted.until)
         count, left = _count(connection, part, COUNTED, before), limit - len(found)
         if 0 < count < COUNTED:
             found += _find(connection, part, before, left)
@@ -154,8 +159,17 @@ def _find_by_month(connection: Connection, wanted: PastSearch, before: int | Non
             dense = dense.where(_PAST.number < min(newest + (before is None), millis_from_time(end) * SLOTS))
             rows = connection.execute(dense.order_by(_PAST.number.desc()).limit(left))
             found += [FoundRow(*row) for row in rows]
-        end = start
+        end, months = start, months if count else 2 * months
     return found
+
+
+def _months_before(end: datetime, number: int) -> list[datetime]:
+    """Return the starts of the last months before `end`, newest first."""
+    starts: list[datetime] = []
+    for _ in range(number):
+        end = _month_of(end - timedelta(days=1))
+        starts.append(end)
+    return starts
 
 
 def _month_of(moment: datetime) -> datetime:
