@@ -356,6 +356,8 @@ async def gateway_rig(
             spans=spans,
             clock=clock or (lambda: datetime.now(UTC)),
             signer=signer,
+            first_words="pay",
+            first_actor="desk",
             first_command="signoff ask pay",
         )
         app = build_app(deps)

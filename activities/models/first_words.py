@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from signoff.activities.models.command_line import Command, NoCommand, example, read_command, usage
 from signoff.activities.models.drivers import SCRIPTED, build_driver
@@ -25,11 +25,31 @@ _EXAMPLE_NUMBERS: Final = (50, 500, 5_000, 1)
 
 
 def ask_command(catalog: Catalog, instead: str = "", *, at: datetime | None = None) -> str:
-    """Return a `signoff ask` command that an actor understands, or "" if every actor is external.
+    """Return the command of `first_message`, or ""."""
+    return first_message(catalog, instead, at=at).command
+
+
+class FirstMessage(NamedTuple):
+    """A message and the actor that understands it, "" for the only one."""
+
+    text: str = ""
+    actor: str = ""
+
+    @property
+    def command(self) -> str:
+        """The `signoff ask` command that sends it, or ""."""
+        named = f" --actor {self.actor}" if self.actor else ""
+        return f"signoff ask {shlex.quote(self.text)}{named}" if self.text else ""
+
+
+def first_message(catalog: Catalog, instead: str = "", *, at: datetime | None = None) -> FirstMessage:
+    """Return an empty message if every actor is external.
 
     `instead` is the model that replaces scripts. For the model `offline`, the call needs approval at `at` if possible.
     """
-    return f"signoff ask {shlex.quote(_first_words(catalog, instead, at))}" if catalog.models else ""
+    first = _first_message(catalog, instead, at) if catalog.models else FirstMessage()
+    several = sum(actor.external is None for actor in catalog.actors.values()) > 1
+    return first if several else first._replace(actor="")
 
 
 def offline_usage(catalog: Catalog, instead: str = "") -> str:
@@ -47,12 +67,17 @@ def _offline_tools(catalog: Catalog, instead: str) -> Iterator[tuple[CallContext
             yield from ((ctx, tool) for tool in tools)
 
 
-def _offline_words(catalog: Catalog, instead: str, at: datetime | None) -> str:
+def _offline_message(catalog: Catalog, instead: str, at: datetime | None) -> FirstMessage:
     """Return a line whose call needs approval, else any line that calls a tool, else `help`."""
     tools = list(_offline_tools(catalog, instead))
     lines = ((ctx, tool, example(tool, number)) for ctx, tool in tools for number in _EXAMPLE_NUMBERS)
-    asking = (line for ctx, tool, line in lines if _asks(catalog, ctx, read_command(line, [tool]), at))
-    return next(asking, "") or next(filter(None, (example(tool) for _, tool in tools)), "help")
+    asking = (
+        FirstMessage(line, ctx.actor)
+        for ctx, tool, line in lines
+        if _asks(catalog, ctx, read_command(line, [tool]), at)
+    )
+    calling = (FirstMessage(line, ctx.actor) for ctx, tool in tools if (line := example(tool)))
+    return next(asking, None) or next(calling, None) or FirstMessage("help", _first_actor(catalog))
 
 
 def _asks(catalog: Catalog, ctx: CallContext, command: Command | NoCommand, at: datetime | None) -> bool:
@@ -64,10 +89,15 @@ def _asks(catalog: Catalog, ctx: CallContext, command: Command | NoCommand, at: 
     return judge(catalog, ctx, call, command.args, Tally(), known=known).kind == "ask"
 
 
-def _first_words(catalog: Catalog, instead: str, at: datetime | None) -> str:
+def _first_actor(catalog: Catalog, *models: str) -> str:
+    own = [actor for actor in catalog.actors.values() if actor.external is None]
+    return next((actor.name for actor in own if actor.model in models), own[0].name if own else "")
+
+
+def _first_message(catalog: Catalog, instead: str, at: datetime | None) -> FirstMessage:
     for model in catalog.models:
         if OFFLINE_MODEL in (model, instead if model.startswith(SCRIPTED) else ""):
-            return _offline_words(catalog, instead, at)
+            return _offline_message(catalog, instead, at)
         if model.startswith(SCRIPTED) and not instead:
             try:
                 examples: Sequence[str] = vars(build_driver(model)).get("examples", ())
@@ -75,6 +105,6 @@ def _first_words(catalog: Catalog, instead: str, at: datetime | None) -> str:
                 # A gateway without the project's modules still shows its inbox.
                 continue
             if examples:
-                return examples[0]
+                return FirstMessage(examples[0], _first_actor(catalog, model))
     rows = sorted(inventory(catalog), key=lambda row: not row.approvers)
-    return next((row.title or row.tool for row in rows), "hello")
+    return FirstMessage(next((row.title or row.tool for row in rows), "hello"), _first_actor(catalog))

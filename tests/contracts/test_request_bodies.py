@@ -32,6 +32,7 @@ FULL: dict[str, Any] = {
     "remember": {"uses": 3},
     "confirm": "5",
     "seen": "b" * 64,
+    "thread": "c" * 64,
     "passkey": {"credential": "c", "nonce": "n", "authenticator_data": "a", "client_data": "d", "signature": "s"},
     "delivery_id": "k1",
 }
@@ -53,6 +54,7 @@ def test_every_draft_field_is_carried_into_the_decision() -> None:
         reason="agreed",
         revision=2,
         question_hash="a" * 64,
+        thread="c" * 64,
         edited_args={"amount": 5},
         result="done",
         remember=GrantRequest(uses=3),

@@ -78,8 +78,8 @@ class GatewayDeps:
 
     `clock` gives an aware time in UTC, which stamps `received_at`. Without `signer`, which only the development profile
     allows, nothing is signed. `public_keys` verify signatures where nothing is signed. `secrets` reads the secrets of
-    channels and of the sign-in provider. `first_command` is the command that an empty inbox suggests, or "". `name` is
-    the program's name for people, or "".
+    channels and of the sign-in provider. An empty inbox suggests to send `first_words` to `first_actor`, also by
+    `first_command`. `name` is the program's name for people. All four can be "".
     """
 
     client: TurnClient
@@ -93,6 +93,8 @@ class GatewayDeps:
     secrets: SecretProvider = field(default_factory=SecretProvider, repr=False)
     attempts: AttemptRecords = field(default_factory=AttemptRecords, repr=False)
     spans: "SpanSender | None" = field(default=None, repr=False)
+    first_words: str = ""
+    first_actor: str = ""
     first_command: str = ""
     name: str = ""
 

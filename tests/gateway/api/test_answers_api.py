@@ -88,6 +88,8 @@ async def test_api_schema_describes_every_part_of_an_answer(gateway: GatewayRig)
         "revision",
         "question_hash",
         "seen",
+        "thread",
+        "passkey",
         "approval_id",
         "delivery_id",
     } == set(schema["properties"])

@@ -252,6 +252,15 @@ async def test_empty_list_explains_how_to_fill_it(gateway: GatewayRig) -> None:
     assert 'href="/new"' in home.text
 
 
+async def test_empty_list_makes_a_sample_request_with_one_press(gateway: GatewayRig) -> None:
+    async with browser(gateway) as page:
+        await as_person(page, "guest")
+        begun = await page.post("/sessions", data=hidden((await page.get("/")).text, "/sessions"))
+        address = begun.headers["location"]
+        while "Pay 420 EUR to Ana" not in words((await page.get(address)).text):
+            await asyncio.sleep(0.05)
+
+
 async def test_message_starts_a_turn(gateway: GatewayRig) -> None:
     async with browser(gateway) as page:
         form = hidden((await page.get("/new")).text, "/sessions")

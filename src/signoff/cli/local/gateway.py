@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from signoff.activities.models.first_words import ask_command
+from signoff.activities.models.first_words import FirstMessage, first_message
 from signoff.cli.local.installation import LocalInstallation, find_installation
 from signoff.cli.terminal.log_setup import process_log
 from signoff.cli.terminal.options import Address, AppArgument, AsJson, UnsafeOpen
@@ -54,6 +54,7 @@ async def running_gateway(
     `ConfigError` for a production profile that lacks something.
     """
     settings = place.settings
+    first = _first_message(place)
     async with open_spans(settings, "gateway") as spans:
         deps = GatewayDeps(
             client=signoff,
@@ -65,9 +66,9 @@ async def running_gateway(
             secrets=place.secrets,
             spans=spans,
             name=place.name,
-            first_command=ask_command(place.catalog, settings.model, at=system_clock())
-            if settings.profile == "development"
-            else "",
+            first_words=first.text,
+            first_actor=first.actor,
+            first_command=first.command,
         )
         deps = with_provider_people(deps)
         async with (
@@ -99,7 +100,7 @@ async def _gateway(out: Output, source: str, address: str | None, overrides: Map
     return 0
 
 
-def _first_command(place: LocalInstallation) -> str:
-    """Return "" in production."""
+def _first_message(place: LocalInstallation) -> FirstMessage:
+    """Return an empty one in production."""
     development = place.settings.profile == "development"
-    return ask_command(place.catalog, place.settings.model, at=system_clock()) if development else ""
+    return first_message(place.catalog, place.settings.model, at=system_clock()) if development else FirstMessage()

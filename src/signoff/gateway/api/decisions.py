@@ -30,7 +30,7 @@ Since = Annotated[datetime | None, Query(description="Ended at this time or late
 Until = Annotated[datetime | None, Query(description="Ended before this time.")]
 
 
-def _filter(
+async def _filter(
     text: Words = "",
     scope: Of = "all",
     tool: Name = "",

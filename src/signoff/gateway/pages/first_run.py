@@ -13,11 +13,14 @@ _NAMED: Final = 3
 
 @dataclass(frozen=True)
 class FirstRun:
-    """Titles of tools that need approval, those that this person approves, and a command that triggers one."""
+    """Titles of tools that need approval, those that this person approves, and a message that triggers one."""
 
     asking: str
     own: str
+    words: str
+    actor: str
     command: str
+    """The command that sends `words` to `actor`, or ""."""
 
 
 def first_run(deps: GatewayDeps, person: Person) -> FirstRun:
@@ -25,7 +28,13 @@ def first_run(deps: GatewayDeps, person: Person) -> FirstRun:
     rows = [row for row in inventory(deps.catalog, person.tenant) if row.approvers]
     own = [row for row in rows if not set(row.approvers).isdisjoint(deps.rights(person))]
     titles = [row.title or row.tool for row in (*own, *rows)]
-    return FirstRun(_join(titles), _join([row.title or row.tool for row in own]), deps.first_command)
+    return FirstRun(
+        asking=_join(titles),
+        own=_join([row.title or row.tool for row in own]),
+        words=deps.first_words,
+        actor=deps.first_actor,
+        command=deps.first_command,
+    )
 
 
 def _join(titles: Collection[str]) -> str:

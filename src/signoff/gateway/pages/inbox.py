@@ -52,6 +52,7 @@ from signoff.gateway.pages.lists.waiting_list import (
 from signoff.gateway.pages.previews.preview_view import load_image, load_preview, picture_response
 from signoff.gateway.pages.request_loader import open_card, own_approval
 from signoff.gateway.pages.value_view import read_page, show_page
+from signoff.gateway.turn_starter import new_id
 from signoff.languages.catalogue import text
 from signoff.texts.endings import receipt_words
 
@@ -362,6 +363,8 @@ def _list(
         "teams": visitor.person.roles,
         "requesters": sorted({(row.requester, row.card.requester) for row in rows}),
         "first_run": None if rows else first_run(site.deps, visitor.person),
+        "sample_token": visitor.token("new"),
+        "sample_id": new_id(site.deps),
     }
 
 
