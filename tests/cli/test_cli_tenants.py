@@ -47,6 +47,9 @@ _PEOPLE = """\
 _BODIES: dict[str, dict[str, Any]] = {
     "decide": {"verdict": "approved", "revision": 1},
     "withdraw": {"reason": "x"},
+    "passkey": {"verdict": "approved", "revision": 1},
+    "reassign": {"to": "ana"},
+    "add-approver": {"to": "ana"},
     "messages": {"text": "hello"},
     "results": {"turn": "t", "text": "hello"},
 }

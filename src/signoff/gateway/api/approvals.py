@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.errors import Refused
+from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.names import DEFAULT_DECIDER
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import AssignmentBody, BatchBody, DecisionAuthor, QuestionBody, WithdrawBody
@@ -139,7 +139,7 @@ async def make_challenge(
         raise Refused(draft.message, code=draft.code)
     named = await find_named(deps, approval, attempt)
     if isinstance(named, Receipt):
-        raise Refused(named.message, code=named.code)
+        raise NotFound(named.message) if named.code == "unknown" else Refused(named.message, code=named.code)
     assurance = "session" if caller is None else caller.assurance
     author = DecisionAuthor(named[1], attempt.channel, assurance)
     return await DecisionService(deps).make_challenge(replace(draft, approval_id=named[0]), author)
