@@ -98,6 +98,8 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     ("in_doubt", CALL, "the outcome of pay c1.1 is unknown"),
     ("in_doubt", CALL | {"approvers": ["role:a"]}, "the outcome of pay c1.1 is unknown: request to role:a"),
     ("ending", CALL | {"state": "timed_out"}, "the request for pay c1.1 is timed out"),
+    ("message", {}, "asked the agent about the request"),
+    ("message", {"by": "agent"}, "the agent answered an approver"),
     (
         "delivery",
         {"event": "sent", "approval": "x", "person": "bo", "channel": "mail"},
