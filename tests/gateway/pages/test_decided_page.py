@@ -79,7 +79,7 @@ async def test_older_requests_are_on_the_next_page(rig: GatewayRig, monkeypatch:
         assert [name in (await page.get(link)).text for name in names] == [True, False, False]
 
 
-async def test_card_compares_with_ones_own_approvals_and_says_first_what_differs(rig: GatewayRig) -> None:
+async def test_card_compares_with_own_approvals_and_names_differences_first(rig: GatewayRig) -> None:
     for _ in range(2):
         await rig.decide(await rig.asked("pay"), verdict="approved", revision=1)
     await settle(rig)

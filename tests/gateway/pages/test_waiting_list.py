@@ -52,7 +52,7 @@ def test_rows_of_one_tool_and_requester_are_grouped_with_their_sums() -> None:
     assert (payments.tool, payments.count, payments.sums) == ("pay", 2, "")
 
 
-def test_group_leaves_out_what_is_decided_alone_or_answered() -> None:
+def test_group_leaves_out_single_and_answered_requests() -> None:
     assert group_rows([row(1), row(2, together=False), row(3, answered=True)], {}, ENGLISH, 20) == ()
     (group,) = group_rows([row(n) for n in range(30)], {}, ENGLISH, 20)
     assert (group.count, group.sums) == (20, "800.00 EUR")
