@@ -25,6 +25,9 @@ def deciding(text: str, *, result: bool = True) -> list[str]:
     ("!(args.amount < 50.0)", ["amount ≥ 50.0"]),
     ("!(args.amount < 50.0 || args.to == 'Bo')", ["amount ≥ 50.0", "to ≠ Bo"]),
     ("(args.amount > 50.0) && ctx.channel == 'mail'", ["amount > 50.0"]),
+    ("(args.amount > 50.0 && args.to == 'Bo') || args.trip.days > 3", ["trip.days > 3"]),
+    ("(args.amount > 50.0 && args.to == 'Ana') || args.trip.days > 9", ["amount > 50.0", "to = Ana"]),
+    ("(args.amount > 50.0 && ctx.channel == 'mail') || args.trip.days > 3", ["trip.days > 3"]),
 )
 def test_comparison_that_gave_true_is_found(text: str, expected: list[str]) -> None:
     assert deciding(text) == expected
@@ -35,6 +38,7 @@ def test_comparison_that_gave_true_is_found(text: str, expected: list[str]) -> N
     ("args.amount < 50.0", ["amount ≥ 50.0"]),
     ("args.amount < 50.0 && args.to == 'Ana'", ["amount ≥ 50.0"]),
     ("args.amount > 50.0 && args.to != 'Ana'", ["to = Ana"]),
+    ("(args.amount < 50.0 || args.trip.days > 3) && args.to == 'Bo'", ["to ≠ Bo"]),
 )
 def test_comparison_that_gave_false_is_found_as_its_opposite(text: str, expected: list[str]) -> None:
     assert deciding(text, result=False) == expected

@@ -40,8 +40,11 @@ def deciding_comparisons(tree: _Tree, args: Mapping[str, Any], *, result: bool) 
     Leaves out those that read other data or compute. `tree` is the syntax of a compiled expression.
     """
     if tree.data in _JOINED or tree.data == "paren_expr":
-        for part in tree.children:
-            if isinstance(part, lark.Tree):
+        parts = [part for part in tree.children if isinstance(part, lark.Tree)]
+        # If not all parts had to give the result, one did that surely gave it.
+        shared = len(parts) == 1 or _JOINED.get(tree.data) is result
+        for part in parts:
+            if shared or _value(part, args) is result:
                 yield from deciding_comparisons(part, args, result=result)
     elif tree.data == "unary" and _is_not(tree):
         yield from deciding_comparisons(_tree(tree.children[1]), args, result=not result)
@@ -50,6 +53,21 @@ def deciding_comparisons(tree: _Tree, args: Mapping[str, Any], *, result: bool) 
         # A part that says otherwise did not decide.
         if found is not None and _is_true(found, args) is result:
             yield found if result else found._replace(sign=_OPPOSITE[found.sign])
+
+
+def _value(tree: _Tree, args: Mapping[str, Any]) -> bool | None:
+    """Return `None` if it depends on more than comparisons."""
+    parts = [part for part in tree.children if isinstance(part, lark.Tree)]
+    if tree.data == "paren_expr" or (tree.data in _JOINED and len(parts) == 1):
+        return _value(parts[0], args)
+    if tree.data in _JOINED:
+        values, shared = {_value(part, args) for part in parts}, _JOINED[tree.data]
+        return not shared if (not shared) in values else shared if values == {shared} else None
+    if tree.data == "unary" and _is_not(tree):
+        value = _value(_tree(tree.children[1]), args)
+        return None if value is None else not value
+    found = _comparison(tree) if tree.data == "relation" else None
+    return None if found is None else _is_true(found, args)
 
 
 def _is_not(tree: _Tree) -> bool:
