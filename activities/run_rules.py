@@ -431,7 +431,7 @@ def _find_lack(approval: StoredApproval, ctx: CallContext, rules: ApprovalPolicy
     if not own and ctx.user.user in people:
         return _OWN
     # Anyone can write an assurance into an unsigned decision. `decision_problem` decides whether it counts at all.
-    # No policy waives a passkey, not even one that accepts unsigned answers.
+    # A policy that accepts unsigned answers waives no passkey.
     waives = not at_least(terms.min_assurance, "present")
     judged = [decision for decision in approval.decisions if decision.signature or not waives]
     if not all(at_least(_proved_assurance(decision), terms.min_assurance) for decision in judged):

@@ -54,9 +54,7 @@ def a_vote(who: str, verdict: Any = "approved", **fields: Any) -> Vote:
     (("ana", "rui", "bo"), {"quorum": 2}, Progress(3, 3)),
     (("ana", "rui"), {"groups": BOTH}, Progress(2, 3, (LEGAL,))),
 )
-def test_added_approver_takes_a_seat_of_their_own(
-    who: tuple[str, ...], terms: dict[str, Any], expected: Progress
-) -> None:
+def test_added_approver_takes_an_extra_seat(who: tuple[str, ...], terms: dict[str, Any], expected: Progress) -> None:
     votes = tuple(a_vote(each, entries=("role:finance",)) for each in who)
     request = a_request(votes=votes, assignments=(a_vote("ana", "added", to="rui"),), **terms)
     assert progress(request) == expected

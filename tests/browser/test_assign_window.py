@@ -24,7 +24,7 @@ async def test_request_is_handed_on_in_a_browser(window: Open, served: Served, s
 
 
 @pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
-async def test_absence_is_said_and_ended_in_a_browser(window: Open, size: tuple[int, int]) -> None:
+async def test_absence_begins_and_ends_in_a_browser(window: Open, size: tuple[int, int]) -> None:
     page = await window("/away", size=size)
     await page.get_by_label("Until", exact=True).fill("2027-06-01T09:00")
     assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.chromium
 
 @pytest.fixture
 async def still(chromium: Browser, served: Served) -> AsyncIterator[Page]:
-    """Its clock stands still. It has its own context, because a page never gets its own clock back."""
+    """Its clock is stopped. It has its own context, because a page never gets its clock back."""
     context = await chromium.new_context()
     await context.add_cookies([{"name": "signoff_language", "value": "en", "url": served.base}])
     page = await context.new_page()

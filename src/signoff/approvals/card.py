@@ -125,8 +125,14 @@ def draw_card(question: Question, declaration: Mapping[str, Any], args: Mapping[
         # first, because notes may be truncated.
         notes=(*_declared_notes(declaration, question.actor), *question.notes),
         mark=mark,
-        first=declaration.get("card", {}).get("first", ()),
+        first=first_arguments(declaration),
     )
+
+
+def first_arguments(declaration: Mapping[str, Any]) -> Sequence[str]:
+    """Return the arguments at the top of a tool's cards, or none for the order of the call."""
+    first: Sequence[str] = declaration.get("card", {}).get("first", ())
+    return first
 
 
 def _place_of(top: str, first: Sequence[str]) -> int:
@@ -147,7 +153,7 @@ NO_AMOUNT: Final = Amount("", "")
 def card_amount(question: Question, declaration: Mapping[str, Any], args: Mapping[str, Any]) -> Amount:
     """Draws only the short values at the top of the arguments."""
     secrets = {*question.secrets, *declaration["secrets"]}
-    schema, first = declaration["input_schema"], declaration.get("card", {}).get("first", ())
+    schema, first = declaration["input_schema"], first_arguments(declaration)
     small = {name: value for name, value in args.items() if _is_small(value)}
     own = sorted(leaves(small, schema, secrets), key=lambda leaf: _place_of(leaf.top, first))
     defaults = [leaf for leaf in default_leaves(args, schema, secrets) if _is_small(leaf.value)]

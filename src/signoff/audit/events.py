@@ -50,7 +50,7 @@ _FACTS: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = MappingProxyType(
         "edited_by": (_TEXT, "The person who edited the arguments."),
         "changed": (_TEXTS, "The names of the changed parts."),
         "verdict": (_TEXT, "The verdict."),
-        "to": (_TEXT, "The person to whom the request was handed on, or whose approval was added."),
+        "to": (_TEXT, "The new approver: by a hand-on, or besides the others."),
         "assurance": (_TEXT, "The assurance of the decision's author."),
         "on_behalf": (_TEXT, "The person for whom a delegate answered."),
         "votes": (_COUNT, "The number of votes."),

@@ -386,7 +386,7 @@ class Client:
     ) -> Receipt:
         """Hand a pending request on to another person who may decide it. Returns a receipt.
 
-        Its giver may decide it no longer. A request goes one step: it cannot be handed on again.
+        You may decide it no longer, and the other person cannot hand it on again.
         """
         return await self._assign("reassign", request, by, to=to, reason=reason, delivery_id=delivery)
 
@@ -443,7 +443,7 @@ class Client:
     ) -> Absence:
         """Say that you are away. Your cards wait for your return if enough others may decide.
 
-        Replaces your earlier absence. `to` is a person whom others may ask instead: it gives them no right.
+        Replaces your earlier absence. `to` is a person to ask instead: it gives them no right.
         """
         body = AbsenceBody(since=since, until=until, tools=tuple(tools), to=to)
         sent = body.model_dump(mode="json", exclude_defaults=True)

@@ -23,7 +23,7 @@ class Delegation(FrozenModel):
 
 
 class Absence(FrozenModel):
-    """A person's own statement that they are away. Unlike a delegation, it gives nobody a right."""
+    """A person's own statement that they are away. Unlike a delegation, it gives no right."""
 
     tenant: str
     person: str
@@ -35,7 +35,7 @@ class Absence(FrozenModel):
     tools: tuple[str, ...] = ()
     """The tools of the requests. If empty, all."""
     to: str = ""
-    """The id of a person whom others may ask instead, or ""."""
+    """The id of a person to ask instead, or ""."""
     said_at: datetime
     """When the person said so, in UTC."""
     key_id: str = ""

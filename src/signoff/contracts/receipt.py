@@ -32,7 +32,7 @@ ReceiptReason = Literal[
   challenge was used or has expired. `passkey_cloned`: its counter did not grow.
 - `undo_late`, `undo_other`: undoes a denial too late, or that of another person or browser session.
 - `handed_on`: the person handed the request on. `answered`: the person has answered, so cannot hand it on. `further`:
-  it reached the person by a hand-on, an addition or a delegation, and goes no further.
+  it reached the person by a hand-on, an addition or a delegation, so it cannot be handed on.
 - `to_self`, `to_asker`, `to_done`, `to_stranger`: the other person is the author, the requester or an editor, has
   answered, handed on or been added, or may not decide in the author's place. `too_few`: the others are too few.
 """

@@ -228,7 +228,7 @@ class AbsenceBody(RequestBody):
     since: datetime | None = Field(default=None, description="The beginning, with its zone. Now by default.")
     until: datetime = Field(description="The return, with its zone.")
     tools: tuple[str, ...] = Field(default=(), max_length=_AWAY_TOOLS, description="Only for these tools.")
-    to: str = Field(default="", max_length=_WORD_CHARS, description="A person whom others may ask instead.")
+    to: str = Field(default="", max_length=_WORD_CHARS, description="A person to ask instead.")
 
 
 class WithdrawBody(RequestBody):

@@ -57,7 +57,7 @@ class WaitingCard(FrozenModel):
 
 
 class PastRequest(FrozenModel):
-    """One past request, as its card showed it, with masked secrets."""
+    """One past request with the contents of its card: secrets are masked."""
 
     id: str
     """The approval id."""

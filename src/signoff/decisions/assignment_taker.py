@@ -30,12 +30,12 @@ from signoff.people.eligibility import approver_spec_of, find_assignable, has_ha
 from signoff.store.questions.answers import add_answer
 from signoff.store.questions.approval_rows import ApprovalRows
 
-_DOUBT = "who decides about an unknown outcome cannot be changed"
+_DOUBT = "the approvers of an unknown outcome cannot be changed"
 
 
 @dataclass(frozen=True)
 class Assigner:
-    """The gateway's rules: who may decide, and how to sign."""
+    """The gateway's rules of eligibility, and its signing."""
 
     people: Directory
     author: Callable[[ApprovalRequest, Decision, datetime], Authority]

@@ -1,4 +1,4 @@
-"""Stores the absences of people for the API and the inbox, and finds those that count."""
+"""Stores and lists the absences of people, for the API and the inbox."""
 
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit.log import entry_writer

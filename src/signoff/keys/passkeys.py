@@ -75,7 +75,7 @@ def registration_challenge(tenant: str, person: str, nonce: str) -> bytes:
 
 
 def further_challenge(tenant: str, person: str, nonce: str) -> bytes:
-    """The challenge by which an old passkey permits a further one."""
+    """The challenge for an old passkey that permits a further one."""
     return _challenge({"further": [tenant, person], "nonce": nonce})
 
 
@@ -117,7 +117,7 @@ def verify_creation(given: Mapping[str, Any], party: RelyingParty, challenge: by
             expected_origin=party.origin,
             require_user_verification=True,
         )
-    # The library parses bytes of a stranger: besides its own errors, it passes on those of its parsers.
+    # The library also passes on errors of its parsers.
     except Exception as error:
         why = str(error) if isinstance(error, WebAuthnException) else "it cannot be read"
         raise Refused(f"this is no registration of a passkey for this page: {why}", code="malformed") from None
@@ -138,7 +138,7 @@ def is_registered(passkey: Passkey, verifier: Verifier) -> bool:
 def presence_problem(decision: Decision, verifier: Verifier) -> str:
     """Return why a decision does not prove its claim of presence, or "".
 
-    For the gateway and for the place of the effect: needs nothing but the gateway's public keys.
+    Needs only the gateway's public keys, so gateway and worker both check it.
     """
     proof = decision.presence
     if proof is None:
@@ -182,7 +182,7 @@ def assertion_problem(assertion: PasskeyAssertion, passkey: Passkey, challenge: 
             credential_current_sign_count=0,
             require_user_verification=True,
         )
-    # The library parses bytes of a stranger: besides its own errors, it passes on those of its parsers.
+    # The library also passes on errors of its parsers.
     except Exception as error:
         return f"its passkey's signature is not valid ({type(error).__name__})"
     return ""

@@ -1,4 +1,4 @@
-"""People's own statements that they are away. They give nobody a right: they only delay cards."""
+"""People's own statements that they are away. They only delay cards, and give no rights."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -38,7 +38,7 @@ def is_away(absence: Absence, tool: str, now: datetime) -> bool:
 def find_returns(
     request: ApprovalRequest, asked: Sequence[Person], absences: Iterable[Absence], now: datetime
 ) -> Mapping[str, datetime]:
-    """Map those of `asked` whose cards wait to their returns.
+    """Return when the people among `asked` whose cards wait come back, by id.
 
     Empty if too few others could answer in time: then all get their cards at once. So does an added approver.
     """

@@ -37,7 +37,7 @@ class Comparison(NamedTuple):
 def deciding_comparisons(tree: _Tree, args: Mapping[str, Any], *, result: bool) -> Iterator[Comparison]:
     """Yield the comparisons of one argument with a number or text that gave the expression's `result`.
 
-    Leaves out those that read other data or compute. `tree` is the syntax of a compiled expression.
+    Leaves out comparisons of other data and of computed values. `tree` is the syntax of a compiled expression.
     """
     if tree.data in _JOINED or tree.data == "paren_expr":
         parts = [part for part in tree.children if isinstance(part, lark.Tree)]

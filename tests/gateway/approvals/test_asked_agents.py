@@ -206,7 +206,7 @@ async def test_question_missed_by_a_stopped_worker_is_answered_after_its_return(
         assert [each.text for each in (await heard(rig, approval)).messages] == ["Why?", SAID]
 
 
-async def test_answer_of_a_worker_that_stops_meanwhile_is_given_by_another_one(client: Client, store: Store) -> None:
+async def test_answer_of_a_stopped_worker_is_given_by_another_worker(client: Client, store: Store) -> None:
     queue, begun = f"lost-{uuid.uuid4().hex[:12]}", asyncio.Event()
 
     async def hang(request: CompletionRequest) -> Completion:

@@ -182,7 +182,7 @@ async def test_unproved_request_is_not_indexed_and_does_not_block_others(rig: Hi
     def write(name: str, body: str, connection: Connection) -> None:
         connection.execute(update(QUESTIONS).where(QUESTIONS.c.approval == name).values(body=body))
 
-    # A worker may store any blob, also one that is no declaration.
+    # A worker may store any blob in place of a declaration.
     shapeless = await rig.decided({"amount": 20, "to": "Zoe"})
     blob = await rig.store.put_blob(b"[]", None)
     asker = forged.requester.model_dump(mode="json") | {"user": "eve"}

@@ -1,8 +1,9 @@
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 
 from signoff.store.history import past_requests
 from signoff.store.history.past_requests import PastPage, PastRow, PastSearch, put_past, remove_past, search_past
@@ -109,7 +110,7 @@ async def test_row_is_replaced_and_removed_with_its_words(store: Store) -> None:
     assert await found(store) == ["2"]
 
 
-async def test_count_stops_at_its_limit_and_pages_go_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_count_stops_at_its_limit_and_pages_continue(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(past_requests, "COUNTED", 3)
     await put(store, *(past(number) for number in range(5)))
     page = await search(store, "pay")
@@ -135,6 +136,22 @@ async def test_many_rows_of_many_months_come_newest_first(
         times = {"since": AT + timedelta(days=30), "until": AT + timedelta(days=366)}
         page = await search(store, *words, **times)
         assert [row.body for row in page.rows] == [day for day in expected if 30 <= int(day) < 366]
+
+
+async def test_long_time_without_requests_takes_few_queries(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past_requests, "COUNTED", 1)
+    monkeypatch.setattr(past_requests, "NEWEST", 1)
+    await put(store, past(1, "pay"), past(2, "other", at=AT + timedelta(days=2_400)))
+    counted: list[PastSearch] = []
+    count = past_requests._count
+
+    def count_part(connection: Connection, wanted: PastSearch, *more: Any) -> int:
+        counted.append(wanted)
+        return count(connection, wanted, *more)
+
+    monkeypatch.setattr(past_requests, "_count", count_part)
+    assert await found(store, "pay") == ["1"]
+    assert len(counted) <= 10
 
 
 async def test_hostile_search_text_finds_only_its_words(store: Store) -> None:

@@ -47,7 +47,7 @@ async def test_only_unanswered_questions_of_waiting_requests_are_listed(store: S
     assert await messages.list_unanswered(3_600, 10) == []
 
 
-async def test_new_revision_is_the_one_that_the_turn_must_know(store: Store) -> None:
+async def test_latest_revision_is_named_to_the_turn(store: Store) -> None:
     await put(store)
     await add(store, ASKED)
     await put(store, question(digest="e" * 64))

@@ -102,6 +102,6 @@ async def test_further_passkey_is_added_only_by_an_earlier_one(store: Store) -> 
     assert await Passkeys(store).list_of("main", "bo") == []
 
 
-async def test_of_two_first_passkeys_at_once_one_is_added(store: Store) -> None:
+async def test_two_first_passkeys_at_once_add_only_one(store: Store) -> None:
     problems = await asyncio.gather(*(add(store, passkey(name)) for name in ("one", "two", "three")))
     assert sorted(problems) == ["", "old", "old"]

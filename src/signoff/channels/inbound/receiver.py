@@ -48,7 +48,7 @@ class InboundReceiver:
         woken: Callable[[], None] = lambda: None,
         replies: ReplySlots | None = None,
     ) -> None:
-        """`replies` are those of the processor in this process."""
+        """The processor in this process puts its replies into `replies`."""
         self._store = store
         self._arrivals = InboundQueue(store)
         self._channels = channels

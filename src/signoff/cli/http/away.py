@@ -19,7 +19,7 @@ def away(
     until: Annotated[str, typer.Option(help="The end, such as 2030-01-31T18:00:00Z. Without it, list absences.")] = "",
     since: Annotated[str, typer.Option("--from", help="The beginning; now by default.")] = "",
     tools: Annotated[list[str] | None, typer.Option("--tool", help="Only for this tool; repeatable.")] = None,
-    to: Annotated[str, typer.Option(help="A person whom others may ask instead.")] = "",
+    to: Annotated[str, typer.Option(help="A person to ask instead.")] = "",
     back: Annotated[bool, typer.Option("--back", help="Say that you are back.")] = False,
     person: Answerer = "",
     url: Url = None,

@@ -1,4 +1,4 @@
-"""The API of absences. They delay cards, and give nobody a right."""
+"""The API of absences. They delay cards and give no rights."""
 
 from fastapi import APIRouter, Request
 

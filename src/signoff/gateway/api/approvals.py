@@ -8,13 +8,14 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.names import DEFAULT_DECIDER
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.requests import AssignmentBody, BatchBody, DecisionAuthor, QuestionBody, WithdrawBody
+from signoff.contracts.requests import AssignmentBody, BatchBody, QuestionBody, WithdrawBody
 from signoff.contracts.responses import ApprovalList, BatchReceipts, PasskeyOptions
 from signoff.formats.replace import replace
 from signoff.gateway.api.faults import FAULTS, RECEIPTS
 from signoff.gateway.approvals.api_attempts import (
     ApiAttempt,
     assign,
+    author_of_attempt,
     decide_draft,
     decide_items,
     find_named,
@@ -140,8 +141,7 @@ async def make_challenge(
     named = await find_named(deps, approval, attempt)
     if isinstance(named, Receipt):
         raise NotFound(named.message) if named.code == "unknown" else Refused(named.message, code=named.code)
-    assurance = "session" if caller is None else caller.assurance
-    author = DecisionAuthor(named[1], attempt.channel, assurance)
+    author = author_of_attempt(named[1], attempt)
     return await DecisionService(deps).make_challenge(replace(draft, approval_id=named[0]), author)
 
 
@@ -196,7 +196,7 @@ async def reassign_one(
     caller: TokenDecider,
     as_person: As = None,
 ) -> Receipt:
-    """The caller may decide it no longer. Each request can be handed on once by a person, and no further."""
+    """The caller may decide it no longer, and the other person cannot hand it on again."""
     attempt = ApiAttempt(caller, as_person, None, body.model_dump_json(), channel_of(request))
     return _answer(await assign(deps, approval, "handed_on", body, attempt), response, _words(request, deps, caller))
 

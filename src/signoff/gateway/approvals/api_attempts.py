@@ -126,11 +126,11 @@ async def decide_draft(
     if isinstance(named, Receipt):
         return await note_attempt(deps, named, attempt)
     approval_id, person = named
-    author = _author(person, attempt, by_card=by_card)
+    author = author_of_attempt(person, attempt, by_card=by_card)
     return await DecisionService(deps).decide(replace(draft, approval_id=approval_id), author)
 
 
-def _author(person: Person, attempt: ApiAttempt, *, by_card: bool = False) -> DecisionAuthor:
+def author_of_attempt(person: Person, attempt: ApiAttempt, *, by_card: bool = False) -> DecisionAuthor:
     # In the development profile, a named person counts as signed in.
     assurance: Assurance = "session" if attempt.caller is None else attempt.caller.assurance
     return DecisionAuthor(person, attempt.channel, assurance, by_card=by_card)
@@ -144,7 +144,7 @@ async def assign(
     if isinstance(named, Receipt):
         return await note_attempt(deps, named, attempt)
     approval_id, person = named
-    return await DecisionService(deps).assign(approval_id, verdict, body, _author(person, attempt))
+    return await DecisionService(deps).assign(approval_id, verdict, body, author_of_attempt(person, attempt))
 
 
 async def note_attempt(deps: GatewayDeps, receipt: Receipt, attempt: ApiAttempt) -> Receipt:

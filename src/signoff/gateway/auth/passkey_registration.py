@@ -31,7 +31,7 @@ MOST: Final = 10
 _WHY: Final[Mapping[AddProblem, str]] = {
     "used": "this registration was used before, or took longer than five minutes; begin again",
     "old": "a further passkey needs one of your earlier ones; begin again",
-    "cloned": "the counter of your earlier passkey did not grow: a copy of it may be in use; tell an administrator",
+    "cloned": "the counter of your earlier passkey did not grow: a copy of it may be in use; inform an administrator",
     "known": "this passkey is registered already",
 }
 _log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ _NAMED: Final = 3
 
 @dataclass(frozen=True)
 class FirstRun:
-    """Titles of tools that need approval, those that this person approves, and a message that triggers one."""
+    """Titles of tools that need approval, also of this person, and a message that calls one."""
 
     asking: str
     own: str

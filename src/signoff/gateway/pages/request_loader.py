@@ -4,6 +4,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
+from signoff.approvals.card import first_arguments
 from signoff.approvals.request_state import find_denial, undo_seconds
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, ServerUnavailable
@@ -64,7 +65,7 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor, base:
         left,
         undo,
         preview,
-        first=loaded.declaration.get("card", {}).get("first", ()),
+        first=first_arguments(loaded.declaration),
         compared=rule_values(request, args, deps.catalog, visitor.formatter),
         similar=similar,
         external=is_external(deps.catalog, request.actor),

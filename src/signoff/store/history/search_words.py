@@ -1,6 +1,6 @@
-"""Makes the words by which past requests are found, the same for both databases.
+"""Makes the search words of past requests, the same for both databases.
 
-A row's words are those of its text, and one mark for each reader, tool, person and so on. Rights and filters are
+They are the words of a request's text, and one mark for each reader, tool, person and so on. Rights and filters are
 therefore part of every search, like the words of its text.
 """
 

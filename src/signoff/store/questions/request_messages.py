@@ -11,7 +11,7 @@ from signoff.store.store import Store
 from signoff.store.tables import NOW, QUESTIONS, REQUEST_MESSAGES, time_from_millis
 
 ASKED_FOR_SECONDS: Final = 86_400.0
-"""The age, in seconds, from which a question without an answer is no longer listed: the list stays short."""
+"""The age in seconds after which an unanswered question is not listed, so that the list stays short."""
 _OF: Final = (
     select(REQUEST_MESSAGES).where(REQUEST_MESSAGES.c.approval == bindparam("of")).order_by(REQUEST_MESSAGES.c.number)
 )

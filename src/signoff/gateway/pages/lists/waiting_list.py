@@ -65,7 +65,7 @@ class WaitingFilter:
         return {name: value for name, value in vars(self).items() if isinstance(value, str) and value}
 
     def matches(self, card: WaitingCard) -> bool:
-        """Return whether all filters match, except those of amounts: these need the arguments."""
+        """Return whether all filters match, without regard to amounts, which need the arguments."""
         return (
             self.actor in ("", card.actor)
             and self.tool in ("", card.tool)

@@ -66,7 +66,7 @@ async def finish_registration(request: Request, site: CurrentSite, visitor: Curr
 
 @router.post("/approvals/{approval}/passkey", dependencies=[PAGE_DECIDE])
 async def make_challenge(request: Request, approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Return a challenge for exactly the decision of the sent form, as its submission will read it."""
+    """Return a challenge for exactly the decision that the form will submit."""
     own_approval(visitor, approval)
     form = {name: str(value) for name, value in (await read_form(request)).items()}
     try:
