@@ -25,12 +25,12 @@ from signoff.activities.run_rules import (
 from signoff.approvals.binding import digest_with
 from signoff.approvals.digest import question_hash
 from signoff.approvals.machine import vote_of
-from signoff.approvals.request_state import StoredAnswer
+from signoff.approvals.request_state import StoredAnswer, assigned_hash
 from signoff.contracts.activity_messages import Authority, GateDecision, RunTask, Tally
 from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGroup, Question, Vote
 from signoff.contracts.call import REQUESTER_RULE
 from signoff.contracts.content import Content
-from signoff.contracts.decision import ASSIGNING, Decision, Passkey, Presence
+from signoff.contracts.decision import ASSIGNING, Assigning, Decision, Passkey, Presence
 from signoff.contracts.limits import ASKED_SECONDS
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
@@ -634,6 +634,18 @@ def test_approval_is_completed_by_the_last_approving_vote() -> None:
     given = [yes(asked), yes(asked, "ana"), yes(asked, "bo", verdict="denied")]
     found = some(claimed(read(asked, answered=given)))
     assert (found.decisions, found.completed_at) == (tuple(given[:2]), OPENED + MINUTE + timedelta(seconds=1))
+
+
+@table("verdict", *ASSIGNING)
+def test_approval_after_a_removed_hand_on_or_added_approver_does_not_count(verdict: Assigning) -> None:
+    asked = bound()
+    made = yes(asked, "ana", verdict=verdict, to="bo", delivery_id="made")
+    signed = yes(asked, assigned=assigned_hash(read(asked, answered=[made]).answers))
+    whole = some(claimed(read(asked, answered=[made, signed])))
+    assert (whole.problem, [each.verdict for each in whole.assignments]) == ("", [verdict])
+    for answered in ([signed], [made, yes(asked)], [replace(made, to="rui"), signed]):
+        hidden = some(claimed(read(asked, answered=answered)))
+        assert hidden.problem == "a hand-on or an added approver of this is missing in the store"
 
 
 @table(

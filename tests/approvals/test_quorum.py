@@ -60,8 +60,12 @@ def test_added_approver_takes_an_extra_seat(who: tuple[str, ...], terms: dict[st
     assert progress(request) == expected
 
 
-def test_vote_on_behalf_of_an_added_approver_is_not_their_own() -> None:
-    votes = (a_vote("ana"), a_vote("cy", on_behalf="rui"))
+@table(
+    "votes",
+    (a_vote("ana"), a_vote("cy", on_behalf="rui")),
+    (a_vote("rui", on_behalf="bo"),),
+)
+def test_vote_by_delegation_is_not_an_added_approvers_own(votes: tuple[Vote, ...]) -> None:
     request = a_request(votes=votes, assignments=(a_vote("ana", "added", to="rui"),))
     assert progress(request) == Progress(1, 2, (ApproverGroup(of=("user:rui",)),))
 

@@ -30,6 +30,7 @@ from signoff.texts.formatter import Formatter
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
 ID = "main.s.t.c1.1"
 
 
@@ -92,6 +93,12 @@ def test_unanswered_question_times_out() -> None:
     assert request_at(question(), (), NOW + 60 * MINUTE).state == "pending"
     over = request_at(question(), (), NOW + 60 * MINUTE + timedelta(microseconds=1))
     assert (over.state, over.decided_at, over.decided_by) == ("timed_out", NOW + 60 * MINUTE, "")
+
+
+@table(("minutes", "count"), (59, 1), (61, 0))
+def test_hand_on_after_the_deadline_does_not_count(minutes: int, count: int) -> None:
+    made = an_answer(1, "ana", "handed_on", minutes=minutes, to="bo")
+    assert len(request_at(question(), (made,), NOW + 2 * HOUR).assignments) == count
 
 
 def test_deadline_is_extended_once_for_escalation_approvers() -> None:
