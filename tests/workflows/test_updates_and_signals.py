@@ -7,13 +7,13 @@ cover reminders, escalations and deadlines.
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from signed_askers import signed_asker
 from some import some
@@ -40,6 +40,7 @@ from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.decision import Decision
+from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
@@ -67,6 +68,7 @@ AMOUNTS = (20, 30, 40)
 SEEDS = range(80, 110)
 STRANGER = Signer(PrivateKeys(keys=(new_key(datetime(2026, 1, 1, tzinfo=UTC)),)))
 Facts = tuple[Any, ...]
+T = TypeVar("T")
 
 
 @dataclass
@@ -118,7 +120,7 @@ class Story:
         return await self.turns.signoff.request(self.id)
 
     async def view(self) -> ApprovalRequest:
-        return some((await self.turns.signoff.view(self.key)).calls[0].approval)
+        return some((await reached(lambda: self.turns.signoff.view(self.key))).calls[0].approval)
 
     async def step(self) -> bool:
         """Return whether the request still waits."""
@@ -139,7 +141,7 @@ class Story:
             case "bogus":
                 await self.wake_for_nothing()
             case "withdraw":
-                receipt = await self.turns.signoff.withdraw(withdrawn(self.key, subject=""))
+                receipt = await reached(lambda: self.turns.signoff.withdraw(withdrawn(self.key, subject="")))
                 assert receipt.status == "accepted", self
                 self.turn_ended = "cancelled"
             case "stop":
@@ -221,7 +223,7 @@ class Story:
         if signal:
             await handle.signal(names.APPROVAL_RESPONSE, body)
             return None
-        receipt: Receipt = await execute_update(handle, names.DECIDE, body, result_type=Receipt)
+        receipt: Receipt = await reached(lambda: execute_update(handle, names.DECIDE, body, result_type=Receipt))
         return receipt
 
     async def wake_for_nothing(self) -> None:
@@ -232,7 +234,7 @@ class Story:
         await self.agree()
 
     async def stop(self) -> None:
-        await self.turns.signoff.cancel_turn(self.key)
+        await reached(lambda: self.turns.signoff.cancel_turn(self.key))
         self.turn_ended = "cancelled"
 
     async def agree(self) -> None:
@@ -282,6 +284,18 @@ class Story:
 
     def __repr__(self) -> str:
         return f"seed {self.seed}, {self.tool}: {' '.join(self.steps)}"
+
+
+async def reached(call: Callable[[], Awaitable[T]]) -> T:
+    """Repeat a call while a busy server seems absent."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return await call()
+        except ServerUnavailable:
+            if time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(0.5)
 
 
 def facts(request: ApprovalRequest) -> Facts:
