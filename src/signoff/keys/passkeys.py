@@ -64,6 +64,7 @@ def decision_challenge(decision: Decision, nonce: str) -> bytes:
             "edited_args": "" if decision.edited_args is None else sha256_hex(decision.edited_args),
             "remember": remember,
             "thread": decision.thread,
+            "to": decision.to,
             "person": decision.subject,
             "nonce": nonce,
         }

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from gateway_login import as_person, browser, hidden, locked_rig, sign_in, token_of, words
 from gateway_rig import GatewayRig, turn_of
+from httpx2 import Response
 from passkey_device import PRESENT, PasskeyDevice
 from tables import table
 
@@ -13,7 +14,7 @@ from signoff.audit.record import Record
 from signoff.contracts.errors import Refused
 from signoff.gateway.approvals.approval_links import LINK_KEY, ApprovalLink, make_link
 from signoff.gateway.auth.passkey_registration import PasskeyRegistration
-from signoff.keys.passkeys import relying_party
+from signoff.keys.passkeys import presence_problem, relying_party
 from signoff.store.questions.passkeys import Passkeys, use_nonce
 from signoff.testing.builders import a_person
 
@@ -236,6 +237,56 @@ async def test_link_decides_nothing_and_names_the_inbox(rig: GatewayRig) -> None
         shown = (await page.get(address)).text
     assert "Your passkey must confirm this decision. Sign in to the inbox" in words(shown)
     assert 'id="decide"' not in shown
+
+
+async def assigned(rig: GatewayRig, approval: str, device: PasskeyDevice | None, to: str, confirmed: str) -> Response:
+    """Hand the request on to `to` by the page, with a passkey for a hand-on to `confirmed`."""
+    address = f"/approvals/{approval}"
+    async with browser(rig) as page:
+        page.base_url = "http://localhost:8300"
+        await as_person(page, "approver")
+        form = {**hidden((await page.get(address)).text, f"{address}/assign"), "verdict": "handed_on"}
+        if device is not None:
+            options = (await page.post(f"{address}/passkey", data={**form, "to": confirmed})).json()
+            proof = device.answer(options["public_key"]["challenge"], options["nonce"])
+            form["passkey"] = proof.model_dump_json()
+        return await page.post(f"{address}/assign", data={**form, "to": to})
+
+
+async def test_hand_on_confirmed_by_a_passkey_counts(rig: GatewayRig, device: PasskeyDevice) -> None:
+    approval = await rig.asked("guarded")
+    assert (await assigned(rig, approval, device, "ana", "ana")).status_code == 303
+    [vote] = (await rig.request(approval)).assignments
+    assert (vote.decision.to, vote.decision.assurance) == ("ana", "present")
+    assert presence_problem(vote.decision, rig.deps.verifier()) == ""
+    assert (await rig.decide(approval, **await draft(rig, approval))).json()["code"] == "not_allowed"
+
+
+@pytest.mark.parametrize(("proved", "confirmed"), [(False, "ana"), (True, "guest")], ids=["none", "another person"])
+async def test_hand_on_without_its_own_passkey_is_refused(
+    rig: GatewayRig, device: PasskeyDevice, proved: bool, confirmed: str
+) -> None:
+    approval = await rig.asked("guarded")
+    answer = await assigned(rig, approval, device if proved else None, "ana", confirmed)
+    assert answer.status_code == 403, words(answer.text)
+    assert (await rig.request(approval)).assignments == ()
+    assert await attempts(rig, approval) == [("assurance", "passkey_misfit" if proved else "passkey")]
+
+
+async def test_challenge_of_an_outdated_hand_on_is_refused(rig: GatewayRig, device: PasskeyDevice) -> None:
+    approval = await rig.asked("guarded")
+    address = f"/approvals/{approval}"
+    async with browser(rig) as page:
+        page.base_url = "http://localhost:8300"
+        await as_person(page, "approver")
+        form = {**hidden((await page.get(address)).text, f"{address}/assign"), "verdict": "handed_on", "to": "ana"}
+        for broken in ({"token": "x"}, {"verdict": "approved"}, {"to": ""}):
+            assert (await page.post(f"{address}/passkey", data=form | broken)).status_code == 403
+        answer = await page.post(f"{address}/assign", data=form | {"passkey": '{"nonce": 1}'})
+        assert (answer.status_code, "no assertion of a passkey" in words(answer.text)) == (422, True)
+        answer = await page.post(f"{address}/assign", data=form | {"passkey": "{"})
+        assert answer.status_code == 422
+    assert (await rig.request(approval)).assignments == ()
 
 
 async def test_token_registers_no_passkey_in_production(rig: GatewayRig) -> None:

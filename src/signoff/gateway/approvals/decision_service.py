@@ -17,7 +17,7 @@ from signoff.approvals.request_state import INBOX, with_browser
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical_json import NotCanonical
-from signoff.contracts.decision import Assigning, Decision, at_least
+from signoff.contracts.decision import Assigning, Decision, PasskeyAssertion, at_least
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt, ReceiptReason
@@ -99,29 +99,73 @@ class DecisionService:
             raise Refused(decision.message or "the request has changed; read it again", code=decision.code)
         return await self._presence.options(decision, found.request.tenant)
 
-    async def assign(
+    async def make_assignment_challenge(
         self, approval_id: str, verdict: Assigning, body: AssignmentBody, author: DecisionAuthor
+    ) -> PasskeyOptions:
+        """Return a challenge of the author's passkeys for a hand-on, or an added approver.
+
+        Raises `NotFound` for people who may not read the request, and `Refused` without a passkey.
+        """
+        found = await self._find(approval_id)
+        if found is None or not await Conversations(self._deps).may_read(found.request, author.person):
+            raise NotFound(_NO_REQUEST)
+        decision = self._assignment(found, approval_id, verdict, body, author)
+        return await self._presence.options(decision, found.request.tenant)
+
+    async def assign(
+        self,
+        approval_id: str,
+        verdict: Assigning,
+        body: AssignmentBody,
+        author: DecisionAuthor,
+        passkey: PasskeyAssertion | None = None,
     ) -> Receipt:
         """Hand a request on to another approver, or add one, as `author`."""
         deps = self._deps
         found = await self._find(approval_id)
-        body = replace(body, delivery_id=body.delivery_id or new_nonce())
-        if found is not None and deps.development:
-            asked = {"revision": found.request.revision, "question_hash": found.request.question_hash}
-            body = replace(body, **{name: getattr(body, name) or shown for name, shown in asked.items()})
-        decision = decision_from_assignment(body, approval_id, verdict, author, deps.clock())
+        decision = self._assignment(found, approval_id, verdict, body, author)
         if found is None:
             return await self._refused(_unknown(approval_id), decision, None, author.person)
-        if not body.question_hash:
+        if not decision.question_hash:
             receipt = refusal(found.request, "malformed", _HASH_NEEDED)
             return await self._refused(receipt, decision, found, author.person)
-        taker = AssignmentTaker(deps.clock, Assigner(deps.people, self._author, self._sign))
+        if found.request.state == "pending" and not self._ineligible(found.request, author.person):
+            proved = await self._presence.prove(found.request, decision, passkey, author)
+            if isinstance(proved, Receipt):
+                return await self._refused(proved, decision, found, author.person)
+            decision = proved
+
+        def take(connection: Connection, rows: ApprovalRows | None) -> Receipt:
+            assigner = Assigner(deps.people, self._author, partial(self._sign_proved, connection))
+            return AssignmentTaker(deps.clock, assigner).take_locked(connection, rows, decision)
+
         with bind_log_fields(fields_of_request(approval_id)):
             async with deps.acts.decision(found.request, decision):
-                receipt = await self._rows.run_locked(
-                    approval_id, lambda connection, rows: taker.take_locked(connection, rows, decision)
-                )
+                receipt = await self._rows.run_locked(approval_id, take)
         return receipt if receipt.status != "refused" else await self._refused(receipt, decision, found, author.person)
+
+    def _assignment(
+        self,
+        found: ProvedQuestion | None,
+        approval_id: str,
+        verdict: Assigning,
+        body: AssignmentBody,
+        author: DecisionAuthor,
+    ) -> Decision:
+        deps = self._deps
+        body = replace(body, delivery_id=body.delivery_id or new_nonce())
+        if found is not None:
+            # A passkey confirms the person's id, not one of their other names.
+            body = replace(body, to=deps.people.person_id(body.to, found.request.tenant))
+            if deps.development:
+                asked = {"revision": found.request.revision, "question_hash": found.request.question_hash}
+                body = replace(body, **{name: getattr(body, name) or shown for name, shown in asked.items()})
+        return decision_from_assignment(body, approval_id, verdict, author, deps.clock())
+
+    def _ineligible(self, request: ApprovalRequest, person: Person) -> str:
+        """Return the code of a refusal, "" for an eligible person."""
+        deps = self._deps
+        return resolve_eligibility(person, deps.people, approver_spec_of(request), deps.clock()).code
 
     async def withdraw(self, approval_id: str, person: Person, reason: str) -> Receipt:
         """For the requester, approvers and operators."""
@@ -130,7 +174,7 @@ class DecisionService:
             return _unknown(approval_id)
         deps, request = self._deps, found.request
         concerned = person.id == request.requester.user or OPERATOR in person.roles
-        if not concerned and resolve_eligibility(person, deps.people, approver_spec_of(request), deps.clock()).code:
+        if not concerned and self._ineligible(request, person):
             stranger = Decision(approval_id=approval_id, verdict="withdrawn", reason=reason, subject=person.id)
             return await self._refused(refusal(request, "not_allowed", why="withdraw"), stranger, found, person)
         wish = Decision(
@@ -182,7 +226,7 @@ class DecisionService:
     async def _decide(self, found: ProvedQuestion, draft: DecisionDraft, author: DecisionAuthor) -> Receipt:
         deps, request, person = self._deps, found.request, author.person
         # Pages offer decisions by the same rule. `check_authority` repeats it under the approval's lock.
-        code = resolve_eligibility(person, deps.people, approver_spec_of(request), deps.clock()).code
+        code = self._ineligible(request, person)
         if code:
             _log.warning("%s may not decide %s", person.id, request.id)
             why: ReceiptReason = "handed_on" if has_handed_on(request, person, deps.people) else ""

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from signoff.approvals.confirmation import is_confirmed
 from signoff.approvals.request_state import INBOX
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.decision import ASSIGNING, Assigning, GrantRequest, Verdict
+from signoff.contracts.decision import ASSIGNING, Assigning, GrantRequest, PasskeyAssertion, Verdict
 from signoff.contracts.errors import BadRequest
 from signoff.contracts.limits import MAX_REMEMBERED_USES, REASON_CHARS
 from signoff.contracts.receipt import Receipt
@@ -71,6 +71,15 @@ def json_in(form: Mapping[str, str], name: str) -> Any:
         return read_json(form[name]) if form.get(name) else None
     except NotJson as error:
         raise BadRequest(f"`{name}` {error}") from None
+
+
+def passkey_in(form: Mapping[str, str]) -> PasskeyAssertion | None:
+    """Raises `BadRequest`."""
+    sent = json_in(form, "passkey")
+    try:
+        return None if sent is None else PasskeyAssertion.model_validate(sent)
+    except ValidationError:
+        raise BadRequest("`passkey`: no assertion of a passkey") from None
 
 
 def assignment_in(form: Mapping[str, str]) -> tuple[Assigning, AssignmentBody] | None:

@@ -32,6 +32,7 @@ from signoff.gateway.pages.decision_form import (
     assignment_in,
     author_of,
     draft_in,
+    passkey_in,
     typing_note,
     verbs_of,
     verdict_in,
@@ -170,7 +171,11 @@ async def assign_card(request: Request, approval: str, site: CurrentSite, visito
     wish = assignment_in(form)
     if wish is None:
         return await _card_page(site, visitor, approval, note=text("card.assign.nobody", language), status=422)
-    receipt = await DecisionService(site.deps).assign(approval, *wish, author_of(visitor))
+    try:
+        passkey = passkey_in(form)
+    except BadRequest as error:
+        return await _card_page(site, visitor, approval, note=error.message, status=422)
+    receipt = await DecisionService(site.deps).assign(approval, *wish, author_of(visitor), passkey)
     return await _answer(site, visitor, approval, receipt)
 
 

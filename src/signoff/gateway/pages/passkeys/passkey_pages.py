@@ -12,11 +12,12 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from signoff.contracts.decision import PasskeyAssertion
 from signoff.contracts.errors import BadRequest, NotFound, Refused
 from signoff.contracts.requests import DecisionDraft
+from signoff.contracts.responses import PasskeyOptions
 from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.passkey_registration import PasskeyRegistration
 from signoff.gateway.auth.visitor import Visitor
-from signoff.gateway.pages.decision_form import author_of, draft_in, json_in, verdict_in
+from signoff.gateway.pages.decision_form import assignment_in, author_of, draft_in, json_in, verdict_in
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.edit import edit_draft, edit_purpose, read_typed
 from signoff.gateway.pages.form_fields import read_form
@@ -70,11 +71,22 @@ async def make_challenge(request: Request, approval: str, site: CurrentSite, vis
     own_approval(visitor, approval)
     form = {name: str(value) for name, value in (await read_form(request)).items()}
     try:
-        draft = await _draft(site, visitor, approval, form)
-        options = await DecisionService(site.deps).make_challenge(draft, author_of(visitor))
+        options = await _challenge(site, visitor, approval, form)
     except (Refused, NotFound) as error:
         return _problem(error.message)
     return JSONResponse(options.model_dump(mode="json"))
+
+
+async def _challenge(site: Site, visitor: Visitor, approval: str, form: Mapping[str, str]) -> PasskeyOptions:
+    service, author = DecisionService(site.deps), author_of(visitor)
+    if "to" not in form:
+        return await service.make_challenge(await _draft(site, visitor, approval, form), author)
+    wish, language = assignment_in(form), visitor.formatter.language
+    if not visitor.opened(form.get("token", ""), f"assign {approval}"):
+        raise BadRequest(text("note.out_of_date", language), status=403)
+    if wish is None:
+        raise BadRequest(text("card.assign.nobody", language))
+    return await service.make_assignment_challenge(approval, *wish, author)
 
 
 async def _draft(site: Site, visitor: Visitor, approval: str, form: Mapping[str, str]) -> DecisionDraft:
