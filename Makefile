@@ -16,7 +16,7 @@ CERBOS := tests/cerbos/node_modules/.package-lock.json
 MCP := tests/mcp_packages/node_modules/.package-lock.json
 VERCEL := tests/vercel_packages/node_modules/.package-lock.json
 
-.PHONY: dev docs demo demo-channels demo-external test test-all rehearsal ready-all lint bench bench-peers kills histories mutants release lock clean
+.PHONY: dev docs demo demo-channels demo-deciding demo-external test test-all rehearsal ready-all lint bench bench-peers kills histories mutants release lock clean
 
 dev: $(READY)
 	@.venv/bin/signoff dev examples/travel_desk/signoff.yaml
@@ -26,6 +26,9 @@ demo: $(READY)
 
 demo-channels: $(TESTS)
 	@cd examples && ../$(PY) -m demo channels
+
+demo-deciding: $(TESTS)
+	@cd examples && ../$(PY) -m demo deciding
 
 demo-external: $(TESTS)
 	@cd examples && ../$(PY) -m demo external

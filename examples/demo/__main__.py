@@ -35,6 +35,7 @@ class Story(StrEnum):
     GRANT = "grant"
     CHANNELS = "channels"
     EXTERNAL = "external"
+    DECIDING = "deciding"
 
 
 Play: TypeAlias = Callable[[Stage], AsyncIterator[Scene]]
@@ -43,6 +44,11 @@ _PLAYS: Final[dict[Story, Play]] = {
     Story.TWO_PEOPLE: two_people.play,
     Story.EDIT: edit.play,
     Story.GRANT: grant.play,
+}
+_EXTRAS: Final[dict[Story, Sequence[str]]] = {
+    Story.CHANNELS: ("mail",),
+    Story.EXTERNAL: ("mail", "mcp"),
+    Story.DECIDING: ("mail", "teams"),
 }
 
 
@@ -90,7 +96,7 @@ async def _set_up(story: Story, folder: Path) -> AsyncIterator[tuple[Stage, Play
         async with open_stage(folder, story_manifest(story, folder)) as stage:
             yield stage, _PLAYS[story]
         return
-    for extra in ("mail", "mcp") if story is Story.EXTERNAL else ("mail",):
+    for extra in _EXTRAS[story]:
         if lacks := missing_extra(extra):
             raise ConfigError(f"the demo of {story} {lacks}")
     # Imported here: these modules need libraries of extras.
@@ -103,6 +109,15 @@ async def _set_up(story: Story, folder: Path) -> AsyncIterator[tuple[Stage, Play
             open_stage(folder, vendors.manifest, vendors.env) as stage,
         ):
             yield stage, vendors.play
+        return
+    if story is Story.DECIDING:
+        from demo import deciding  # noqa: PLC0415
+
+        async with (
+            deciding.deciding(example, folder) as place,
+            open_stage(folder, place.manifest, place.env, deciding.HOST) as stage,
+        ):
+            yield stage, place.play
         return
     from demo import external  # noqa: PLC0415
 
@@ -140,7 +155,7 @@ def story_manifest(story: Story, folder: Path) -> Path:
 
     In the story of two people, approvers wait for hours. It gets a copy in `folder` with seconds instead of hours.
     """
-    example = _EXAMPLES / ("travel_desk" if story is Story.MAIN else "payments")
+    example = _EXAMPLES / {Story.MAIN: "travel_desk", Story.DECIDING: "suppliers"}.get(story, "payments")
     if story is not Story.TWO_PEOPLE:
         return example / "signoff.yaml"
     # Change the file, not a clock: the story then follows the manifest's own rules.

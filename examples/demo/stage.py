@@ -96,6 +96,8 @@ class Stage:
     signoff: TurnClient
     http: httpx2.AsyncClient
     env: dict[str, str]
+    public: str
+    """The gateway's address for browsers."""
     worker: Program | None = None
 
     async def start_worker(self, *, pause_seconds: int = 0) -> None:
@@ -211,24 +213,27 @@ class Stage:
 
 
 @asynccontextmanager
-async def open_stage(folder: Path, manifest: Path, more: Mapping[str, str] | None = None) -> AsyncIterator[Stage]:
+async def open_stage(
+    folder: Path, manifest: Path, more: Mapping[str, str] | None = None, host: str = "127.0.0.1"
+) -> AsyncIterator[Stage]:
     """Run server, gateway and worker on free ports for the length of a block.
 
-    `more` are environment variables for these processes alone.
+    `more` are environment variables for these processes alone. `host` is this machine in the gateway's public address.
     """
     async with AsyncExitStack() as stack:
-        host, ui_port = hidden_ui_address()
-        options = ServerOptions(folder / "temporal.db", port=free_port(), ui_host=host, ui_port=ui_port)
+        ui_host, ui_port = hidden_ui_address()
+        options = ServerOptions(folder / "temporal.db", port=free_port(), ui_host=ui_host, ui_port=ui_port)
         server = await stack.enter_async_context(run_server(options))
         port = free_port()
-        env = {**_environment(folder, options), **(more or {})}
+        public = f"http://{host}:{port}"
+        env = {**_environment(folder, options), "SIGNOFF_PUBLIC_URL": public, **(more or {})}
         given = (str(manifest), "--address", server.address, "--port", str(port))
         gateway, client = await asyncio.gather(Program.start(folder, env, "gateway", *given), server.connect())
         stack.push_async_callback(gateway.stop)
         # Ignore the terminal's proxy, which cannot reach 127.0.0.1 here.
         http = httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False)
         await stack.enter_async_context(http)
-        stage = Stage(folder, manifest, server, TurnClient(client), http, env)
+        stage = Stage(folder, manifest, server, TurnClient(client), http, env, public)
         stack.push_async_callback(stage.stop_worker)
         await stage.start_worker()
         yield stage

@@ -53,6 +53,17 @@ def test_event_ids_come_from_temporals_printed_history() -> None:
         ("edit", ["malformed", "revision 2", "7,400 EUR are paid, once", "none changed or missing"]),
         ("channels", ["Slack, by email and on WhatsApp", "401", "paid, once", "s later", "none changed or missing"]),
         ("external", ["three cards", "the hook allows", "nothing is paid", "started again", "none changed or missing"]),
+        pytest.param(
+            "deciding",
+            [
+                "before it happens",
+                "reads the agent's answer",
+                "by her passkey",
+                "repeats Bo's remark",
+                "finds the decision",
+            ],
+            marks=pytest.mark.chromium,
+        ),
         ("grant", ["1 use is left", "people were asked", "Ana takes it back", "none changed or missing"]),
     ],
 )

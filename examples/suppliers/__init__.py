@@ -1,0 +1,1 @@
+"""Supplier records: an agent changes the account that a supplier is paid to, and approvers see the difference."""
