@@ -26,6 +26,7 @@ def test_list_of_objects_is_a_table_with_header_separators_and_sums() -> None:
         rows=(("1", ("A-1001", "3", "37.5")), ("2", ("Z-9000", "1,000", "7,000"))),
         sums=("", "1,003", "7,037.5"),
         total=2,
+        ranges=("Qty: 3 to 1,000 (entry 2), 1,003 in all", "Total: 37.5 to 7,000 (entry 2), 7,037.5 in all"),
     )
 
 
@@ -42,12 +43,20 @@ def test_sum_of_a_truncated_list_counts_every_object() -> None:
     assert (table.sums, table.total) == (("", "2,006", "14,075"), 4)
 
 
+def test_range_of_a_truncated_list_names_its_greatest_entry() -> None:
+    lines = [{"to": f"Person {n}", "amount": 3_000 + n} for n in range(60)]
+    lines[41] |= {"amount": 93_000}
+    (table,) = tables_of({"lines": lines}, drawn=20)
+    assert isinstance(table, ValueTable)
+    assert table.ranges == ("Amount: 3,000 to 93,000 (entry 42), 271,729 in all",)
+
+
 @table("key", "account", "year", "invoice_no", "orderId")
 def test_numeric_names_have_no_sum_and_no_separators(key: str) -> None:
     (table,) = tables_of({"lines": [{key: 12345678, "to": "Ana"}, {key: 87654321, "to": "Bo"}]})
     assert isinstance(table, ValueTable)
     assert table.rows[0][1][0] == "12345678"
-    assert table.sums == ()
+    assert (table.sums, table.ranges) == ((), ())
 
 
 @table(

@@ -8,7 +8,8 @@ from test_pages import browser, words
 from signoff.approvals.card import render_card
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
-from signoff.gateway.pages.value_view import HEAD_CHARS, LINES, Row, key_rows, value_rows, values_count
+from signoff.gateway.approvals.value_tables import ValueTable
+from signoff.gateway.pages.value_view import HEAD_CHARS, LINES, Row, key_rows, usual_arguments, value_rows, values_count
 from signoff.testing import a_request
 from signoff.texts.formatter import Formatter
 
@@ -115,6 +116,29 @@ def test_key_rows_show_the_declared_arguments_alone() -> None:
     args = {"to": "Ana", "amount": 420, "by": "Bo"}
     assert keys(args, ("by", "absent")) == (["By"], ["To", "Amount"])
     assert keys({**args, "by": "one\ntwo"}, ("by",)) == ([], ["To", "Amount", "By"])
+
+
+def test_key_rows_show_values_that_differ_from_the_default() -> None:
+    args: dict[str, Any] = {f"option{n}": "default" for n in range(40)} | {"option33": "off"}
+    schema = {"properties": {name: {"type": "string", "default": "default"} for name in args}}
+    usual = usual_arguments(args, schema)
+    assert usual_arguments(None, schema) == frozenset()
+    assert set(args) - usual == {"option33"}
+    request = asked(args, **schema["properties"])
+    above, _ = key_rows(value_rows(request, args, ENGLISH), request, (), usual)
+    assert (above[0].label, above[0].value) == ("Option33", "off")
+    declared, _ = key_rows(value_rows(request, args, ENGLISH), request, ("option1",), usual)
+    assert [row.label for row in declared] == ["Option1"]
+
+
+def test_key_rows_show_the_range_of_a_list_of_objects() -> None:
+    lines = [{"to": f"Person {n}", "amount": 3_000} for n in range(1, 4)]
+    args = {"month": "May", "by": "Bo", "at": "Rome", "lines": lines}
+    request = asked(args)
+    above, below = key_rows(value_rows(request, args, ENGLISH), request, ())
+    assert [row.label for row in above] == ["Month", "By", "Lines"]
+    assert above[-1].value == "Amount: 3,000 to 3,000 (entry 1), 9,000 in all"
+    assert isinstance(below[-1], ValueTable)
 
 
 def test_key_rows_show_no_secret() -> None:

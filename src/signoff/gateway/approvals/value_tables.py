@@ -45,6 +45,8 @@ class ValueTable:
     """The sum of each number column over the whole list, "" for other columns; empty without a number column."""
     total: int
     """The number of objects in the list."""
+    ranges: tuple[str, ...] = ()
+    """A sentence about each number column: its least and greatest value, and the sum."""
 
 
 def find_tables(cells: Sequence[Cell], args: Any, formatter: Formatter) -> list[int | ValueTable]:
@@ -101,7 +103,19 @@ def _table(cells: list[Cell], args: Any, formatter: Formatter) -> ValueTable | N
         rows=rows,
         sums=written if any(written) else (),
         total=len(objects),
+        ranges=tuple(
+            _range(column, [Decimal(str(item[key])) for item in objects], formatter)
+            for key, column in columns.items()
+            if sums[key] is not None
+        ),
     )
+
+
+def _range(column: str, values: Sequence[Decimal], formatter: Formatter) -> str:
+    most = max(values)
+    shown = {"least": min(values), "most": most, "sum": sum(values, Decimal(0))}
+    written = {name: formatter.number(value, 0) for name, value in shown.items()}
+    return formatter.text("card.table.range", column=column, at=values.index(most) + 1, **written)
 
 
 def _text(key: str, item: Any, shown: dict[str, str], total: Decimal | None, formatter: Formatter) -> str:

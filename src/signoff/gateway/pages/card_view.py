@@ -1,8 +1,9 @@
 """Makes a request's page with all texts and numbers, so that the template decides nothing."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from signoff.approvals.confirmation import is_money, needs_typing, row_to_type
@@ -33,7 +34,7 @@ from signoff.gateway.pages.timeline_view import (
     timed_words,
     who_may,
 )
-from signoff.gateway.pages.value_view import Row, key_rows, value_rows, values_count
+from signoff.gateway.pages.value_view import Row, key_rows, usual_arguments, value_rows, values_count
 from signoff.languages.catalogue import has_text, text
 from signoff.languages.remarks import remark_text
 from signoff.people.absences import is_away
@@ -171,6 +172,7 @@ def card_page(
     preview: PreviewView | None = None,
     *,
     first: Sequence[str] = (),
+    schema: Mapping[str, Any] = MappingProxyType({}),
     compared: str = "",
     similar: SimilarView | None = None,
     external: bool = False,
@@ -179,8 +181,8 @@ def card_page(
     """`args` are the loaded arguments, or `None` if unavailable.
 
     `unopened` is the number of pages of values that the visitor must still open before an approval. `undo_seconds` is
-    the time left to undo the visitor's denial. `first` are the arguments at the top. `compared` are the values
-    that made the rule ask. `external` is whether the agent runs elsewhere.
+    the time left to undo the visitor's denial. `first` are the arguments at the top, and `schema` declares all.
+    `compared` are the values that made the rule ask. `external` is whether the agent runs elsewhere.
     """
     formatter = visitor.formatter
     language = formatter.language
@@ -189,7 +191,9 @@ def card_page(
     decides = not eligibility.code and at_least(visitor.assurance, "session" if passkey else request.min_assurance)
     pending = request.state == "pending"
     own_verdict = _own_verdict(request, visitor) if pending else ""
-    keys, rows = key_rows(value_rows(request, masked_args(args, request.secrets), formatter), request, first)
+    masked = masked_args(args, request.secrets)
+    usual = usual_arguments(args, schema)
+    keys, rows = key_rows(value_rows(request, masked, formatter), request, first, usual)
     is_asked = unanswered(request.messages) is not None
     is_asker = pending and request.kind == "approval" and not eligibility.code
     return CardPage(
@@ -199,7 +203,7 @@ def card_page(
         doubt=request.kind == "in_doubt",
         keys=keys,
         rows=rows,
-        count=values_count(request),
+        count=values_count(request) - sum(bool(row.name) for row in keys),
         note=_sentences([remark_text(each, language) for each in request.card.notes]),
         undeclared=undeclared_words(request, language) if pending or (line and line.tone == "live") else "",
         late=late_report_words(request, formatter),

@@ -66,6 +66,7 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor, base:
         undo,
         preview,
         first=first_arguments(loaded.declaration),
+        schema=loaded.declaration["input_schema"],
         compared=rule_values(request, args, deps.catalog, visitor.formatter),
         similar=similar,
         external=is_external(deps.catalog, request.actor),

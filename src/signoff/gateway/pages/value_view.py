@@ -4,7 +4,7 @@ Values beyond a card's space have their own pages.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final
@@ -80,20 +80,30 @@ def value_rows(request: ApprovalRequest, args: Any, formatter: Formatter) -> tup
 
 
 def key_rows(
-    rows: Sequence[Row | ValueTable], request: ApprovalRequest, first: Sequence[str]
+    rows: Sequence[Row | ValueTable], request: ApprovalRequest, first: Sequence[str], usual: Collection[str] = ()
 ) -> tuple[tuple[Row, ...], tuple[Row | ValueTable, ...]]:
     """Split off the rows at the top of the card.
 
-    They show the arguments in `first`, or else the amount and then the first ones.
+    They show the arguments in `first`, or else the amount and then the first ones. Arguments in `usual` come last. The
+    last place is for the greatest number of a list of objects: one odd object among many must be seen at once.
     """
     amounts = {row.name for row in request.card.rows if is_money(row)}
     short = [row for row in rows if isinstance(row, Row) and row.is_short and len(keys_from_name(row.name)) == 1]
+    tables = [row for row in rows if isinstance(row, ValueTable) and row.ranges][:1]
     chosen = (
         [row for row in short if keys_from_name(row.name)[0] in first]
         if first
-        else sorted(short, key=lambda row: row.name not in amounts)
-    )[:FIRST_ARGUMENTS]
-    return tuple(chosen), tuple(row for row in rows if row not in chosen)
+        else sorted(short, key=lambda row: (row.name not in amounts, row.name in usual))
+    )[: FIRST_ARGUMENTS - len(tables)]
+    lists = [Row(each.label, " · ".join(each.ranges)) for each in tables]
+    return (*chosen, *lists), tuple(row for row in rows if row not in chosen)
+
+
+def usual_arguments(args: Any, schema: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of arguments whose value is the declared default."""
+    properties = schema.get("properties", {})
+    given = args if isinstance(args, dict) else {}
+    return frozenset(name for name, value in given.items() if properties.get(name, {}).get("default", _ABSENT) == value)
 
 
 def values_count(request: ApprovalRequest) -> int:
