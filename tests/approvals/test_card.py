@@ -175,7 +175,7 @@ def test_braces_without_a_name_are_kept() -> None:
 
 def test_sentence_without_a_template_has_the_tool_and_its_first_arguments() -> None:
     args = {"a": 1, "b": "x", "c": {"d": 1, "e": 2}, "f": 4}
-    assert effect("", args, title="Book flight") == "Book flight: a 1, b x, c 2 values"
+    assert effect("", args, title="Book flight") == "Book flight: a 1, b x, c 2 values, 1 more"
     assert effect(" ", {"pin": 1}, secrets=["pin"], agent_says="Harmless") == "book_flight: pin hidden"
     assert effect("", {}) == "book_flight"
 

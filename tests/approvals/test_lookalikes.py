@@ -8,7 +8,7 @@ from rich.console import Console
 from tables import table
 
 from signoff.approvals.card import render_card
-from signoff.approvals.card_notes import LOOKALIKES
+from signoff.approvals.card_notes import INVISIBLE, LOOKALIKES
 from signoff.approvals.confirmation import is_confirmed
 from signoff.approvals.unseen_values import every_value
 from signoff.cli.terminal.card_lines import card_lines
@@ -114,6 +114,18 @@ def test_long_value_of_lookalikes_is_truncated_and_the_card_is_incomplete() -> N
 def test_undeclared_argument_name_with_lookalikes_has_their_codes(name: str) -> None:
     schema = {"type": "object", "properties": {"payee": {"type": "string"}}}
     assert "\u27e6U+0430\u27e7" in card({name: "Ana"}, schema).rows[0].label
+
+
+@table(
+    ("value", "noted"),
+    ("Nordwind \u202ednil", True),
+    ("zero\u200bwidth", True),
+    ("two\nlines", False),
+    ("N\u043erdwind", False),
+    ("\u27e6U+202E\u27e7", False),
+)
+def test_invisible_characters_bring_a_note(value: str, noted: bool) -> None:
+    assert (english(INVISIBLE) in card({"to": value, "name": "Nordwind"}).note) is noted
 
 
 def test_note_on_lookalikes_is_in_every_language() -> None:

@@ -24,13 +24,13 @@ from signoff.approvals.argument_rows import (
     suspects_of,
     value_line,
 )
-from signoff.approvals.card_notes import LOOKALIKES, UNDECLARED_TOOL, cut_notes, runner_note, visible_note
+from signoff.approvals.card_notes import INVISIBLE, LOOKALIKES, UNDECLARED_TOOL, cut_notes, runner_note, visible_note
 from signoff.approvals.confirmation import is_currency, is_money
 from signoff.approvals.redaction import redact_arguments, redact_remarks, redact_secrets, secret_values
 from signoff.contracts.approval import Card, CardRow, Question
 from signoff.contracts.content import Remark, Words
 from signoff.contracts.limits import CARD_VALUE_CHARS, EFFECT_CHARS, KIB
-from signoff.formats.lookalikes import mark_words, suspect_words
+from signoff.formats.lookalikes import has_invisible, mark_words, suspect_words
 from signoff.formats.replace import replace
 from signoff.formats.visible_text import MISSING, cut_visible, one_line
 from signoff.languages.remarks import english
@@ -86,9 +86,16 @@ def render_card(
     proposed, args = args, redact_arguments(args, secrets, values)
     every = sorted(leaves(args, schema, secrets), key=lambda leaf: _place_of(leaf.top, first))
     suspects = suspects_of(every)
+    shown = [leaf for leaf in every if _is_shown(leaf, show)]
+    entries = _entries(shown, CARD_VALUE_CHARS, suspects)
     visible_notes = [visible_note(each, NOTE_CHARS) for each in redact_remarks(notes, values)]
     # Put this first, because the notes may be truncated.
-    possible = (LOOKALIKES if suspects else None, *visible_notes, _repetition_note(proposed, args))
+    possible = (
+        LOOKALIKES if suspects else None,
+        INVISIBLE if any(has_invisible(each.row.value) for each in entries) else None,
+        *visible_notes,
+        _repetition_note(proposed, args),
+    )
     every_note = tuple(each for each in possible if each)
     sentence = effect_sentence(effect, title=title, tool=tool, args=args, schema=schema, secrets=secrets)
     base = Card(
@@ -99,10 +106,8 @@ def render_card(
         mark=mark,
         tool_title=one_line(title or tool, TITLE_CHARS).text,
     )
-    shown = [leaf for leaf in every if _is_shown(leaf, show)]
     left_out = len(every) - len(shown)
     tail = [_remark(f"{left_out} more not shown", "more", left_out)] if left_out else []
-    entries = _entries(shown, CARD_VALUE_CHARS, suspects)
     whole = _with_rows(base, entries, tail, ROWS)
     if _size(whole) <= CARD_BYTES:
         return _with_defaults(whole, [leaf for leaf in default_leaves(args, schema, secrets) if _is_shown(leaf, show)])
@@ -225,8 +230,9 @@ def _repetition_note(proposed: Mapping[str, Any], shown: Mapping[str, Any]) -> R
 
 def _plain_sentence(name: str, args: Mapping[str, Any], secrets: Collection[str]) -> str:
     subject = one_line(name, TITLE_CHARS).text
-    first = list(args)[:EFFECT_ARGUMENTS]
+    first, more = list(args)[:EFFECT_ARGUMENTS], len(args) - EFFECT_ARGUMENTS
     phrases = [f"{one_line(key, 20).text} {_argument(step_from_key(key), args, secrets, 30)}" for key in first]
+    phrases += [f"{more} more"] if more > 0 else []
     return _cut_sentence([f"{subject}: " if phrases else subject, ", ".join(phrases)])
 
 

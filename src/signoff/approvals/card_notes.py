@@ -13,6 +13,7 @@ TOOL_CHANGED = Remark.of("tool_changed")
 POLICY_CHANGED = Remark.of("policy_changed")
 UNDECLARED_TOOL = Remark.of("undeclared")
 LOOKALIKES = Remark.of("lookalikes")
+INVISIBLE = Remark.of("invisible")
 NOT_RUN = Remark.of("not_run")
 OFFLINE_MODEL = Remark.of("offline_model")
 
