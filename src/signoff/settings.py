@@ -203,6 +203,8 @@ class Settings(BaseSettings):
     """The tenant for each value of that claim. Without it, the value is the tenant's name."""
     oidc_mfa_acr: list[str] = []
     """The complete values of the claim `acr` that mean a second factor."""
+    email_sign_in: str = ""
+    """The channel, of kind `email`, that sends links for the sign-in to the inbox. Not with `oidc_issuer`."""
     oidc_days: int = Field(default=7, ge=1, le=90)
     """The number of days for which an undeclared person's sign-in data is valid."""
     tenant_limits: Annotated[str, AfterValidator(_limits)] = ""

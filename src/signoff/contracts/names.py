@@ -92,6 +92,7 @@ SETTING_NAMES: Final = (
     "raw_answers",
     "unsafe_open",
     "words_hold",
+    "email_sign_in",
     "plugins",
     "store_listen_url",
 )  # fmt: skip

@@ -72,6 +72,7 @@ from signoff.gateway.pages import turns as turn_pages
 from signoff.gateway.pages.away import page as away_page
 from signoff.gateway.pages.decided import decided
 from signoff.gateway.pages.dependencies import Site
+from signoff.gateway.pages.email_login import email_login
 from signoff.gateway.pages.passkeys import passkey_pages
 from signoff.gateway.pages.renderer import STATIC, PageRenderer
 from signoff.gateway.pages.sign_in import to_login
@@ -117,6 +118,7 @@ ROUTERS: Final = (
     decided.router,
     edit.router,
     passkey_pages.router,
+    email_login.router,
     batch.router,
     grant_pages.router,
     freeze_pages.router,
@@ -265,7 +267,8 @@ def _hold(app: FastAPI, deps: GatewayDeps, receiver: InboundReceiver | None, *, 
     authenticator = Authenticator(deps, logins)
     app.state.external_calls = GatewayCalls(deps)
     app.state.deps, app.state.live, app.state.receiver = deps, live, receiver
-    app.state.site = Site(deps, visitors, PageRenderer(deps, visitors), live, SignIn(deps, visitors, logins))
+    channel = receiver.channel if receiver is not None else lambda name: None
+    app.state.site = Site(deps, visitors, PageRenderer(deps, visitors), live, SignIn(deps, visitors, logins, channel))
     app.state.authenticator, app.state.readiness = authenticator, Readiness(deps)
     app.state.streams = Streams(authenticator, deps.clock)
 

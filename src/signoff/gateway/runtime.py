@@ -76,7 +76,7 @@ async def gateway_signer(settings: Settings, people: Directory, store: Store) ->
 
 async def check_gateway_start(settings: Settings, people: Directory, store: Store) -> None:
     """Raise `ConfigError` with everything that the production profile lacks."""
-    login = settings.oidc_issuer is not None or await _has_tokens(people, store)
+    login = settings.oidc_issuer is not None or settings.email_sign_in != "" or await _has_tokens(people, store)
     has_people = any(person.active for person in people.all()) or bool(login_roles(settings))
     require_ready(settings, people=has_people, signing_keys=settings.signing_keys.exists(), login=login)
 

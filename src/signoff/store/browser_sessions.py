@@ -15,6 +15,9 @@ from signoff.store.tokens import SCOPES, Scope, Token
 LIFETIME: Final = timedelta(hours=12)
 """The lifetime of a sign-in. A session opened with a token also ends with that token."""
 
+_LINK_SCOPES: Final[tuple[Scope, ...]] = ("read", "decide")
+"""The rights of a sign-in by an email link: a mailbox starts no agents."""
+
 
 class BrowserSession(FrozenModel):
     """The browser session of a signed-in person."""
@@ -59,7 +62,7 @@ class StoredSessions:
             tenant=tenant,
             person=person,
             assurance=assurance,
-            scopes=SCOPES if token is None else token.scopes,
+            scopes=(_LINK_SCOPES if assurance == "link" else SCOPES) if token is None else token.scopes,
             token="" if token is None else token.id,
             created_at=now,
             expires_at=end if token is None else min(end, token.expires_at),

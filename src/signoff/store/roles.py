@@ -53,6 +53,7 @@ from signoff.store.tables import (
     REQUEST_MESSAGES,
     RESTORATIONS,
     SESSIONS,
+    SIGN_IN_LINKS,
     SUBSCRIPTIONS,
     TICKETS,
     TOKENS,
@@ -159,6 +160,7 @@ _WORKER: Final = {
     KEYS: Rights(select=True, rows=f"name IN ({', '.join(repr(name) for name in WORKER_KEYS)})"),
     TOKENS: NOTHING,
     SESSIONS: NOTHING,
+    SIGN_IN_LINKS: NOTHING,
     # Only the gateway sends cards.
     ABSENCES: NOTHING,
     DELIVERIES: NOTHING,
@@ -226,6 +228,7 @@ _GATEWAY: Final = {
     KEYS: _ADD,
     TOKENS: Rights(select=True, insert=True, update=_only(TOKENS, "used_at", "revoked_at")),
     SESSIONS: Rights(select=True, insert=True, delete=True),
+    SIGN_IN_LINKS: Rights(select=True, insert=True, delete=True),
     DELIVERIES: Rights(select=True, insert=True, update=_not_key(DELIVERIES), delete=True),
     ARRIVALS: Rights(select=True, insert=True, update=_not_key(ARRIVALS), delete=True),
     OWN_MESSAGES: Rights(select=True, insert=True, update=_not_key(OWN_MESSAGES), delete=True),

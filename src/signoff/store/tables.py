@@ -469,6 +469,19 @@ PASSKEY_CHALLENGES: Final = Table(
 )
 """Nonces of open challenges for passkeys. A row is deleted by its use."""
 
+SIGN_IN_LINKS: Final = Table(
+    "sign_in_links",
+    METADATA,
+    Column("link", String(64), primary_key=True),
+    Column("browser", String(64), nullable=False),
+    Column("tenant", String(64), nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("next", String(500), nullable=False),
+    Column("made_at", BigInteger, nullable=False, default=StoreClock()),
+    Index("sign_in_links_of_people", "tenant", "person"),
+)
+"""Open links for the sign-in by email. `link` and `browser` are the SHA-256 of the link and of the asking browser."""
+
 FREEZES: Final = Table(
     "freezes",
     METADATA,

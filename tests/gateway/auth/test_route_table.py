@@ -18,6 +18,8 @@ from signoff.gateway.auth.route_table import RouteTable, access_of
 from signoff.gateway.transport.body_limit import READING
 
 OPEN_PAGES = re.compile(r"/(login|logout|link|language|icon\.svg)\b")
+CONTROLS = re.compile(r"/(freeze|unfreeze|grants|away|passkeys)\b")
+"""Forms for which an email link does not suffice."""
 STARTING = re.compile(r"/(v1/)?(turns|sessions)\b")
 
 
@@ -74,7 +76,8 @@ def wanted(method: str, path: str) -> Access:
     if path.startswith(("/v1/calls", "/v1/hooks/", "/mcp/", "/access/", "/aap/")):
         return TokenAccess("token", "call", reports=path.startswith("/v1/hooks/"))
     scope: Any = "read" if looks else "start" if STARTING.match(path) else "decide"
-    return TokenAccess("token", scope) if path.startswith("/v1/") else Access("cookie", scope)
+    strong = not looks and CONTROLS.match(path) is not None
+    return TokenAccess("token", scope) if path.startswith("/v1/") else Access("cookie", scope, strong=strong)
 
 
 async def nothing() -> None:

@@ -59,6 +59,10 @@ class InboundReceiver:
         self._readers = {name: ThreadPoolExecutor(READERS, f"signoff-{name}") for name in channels}
         self._forged = {name: RecordRateLimit() for name in channels}
 
+    def channel(self, name: str) -> Channel | None:
+        """Return a running channel."""
+        return self._channels.get(name)
+
     def max_bytes(self, name: str) -> int | None:
         """`None` for an unknown channel."""
         channel = self._channels.get(name)

@@ -42,6 +42,7 @@ from signoff.channels.mail.sns import NOTICE_BYTES
 from signoff.contracts.errors import Unavailable
 from signoff.contracts.limits import MIB
 from signoff.formats.replace import replace
+from signoff.keys.signature_form import new_nonce
 from signoff.languages.catalogue import ENGLISH, text
 
 TakeMail = Callable[[bytes, tuple[str, ...]], Awaitable[object]]
@@ -126,6 +127,10 @@ class EmailChannel(Channel):
         if len(self._answered) > _REMEMBERED:
             self._answered.popitem(last=False)
         return SentCard(vendor_id=letter.message_id, handle={SENT: letter.words})
+
+    async def write(self, to: str, subject: str, message: str, language: str) -> None:
+        """Send an email that belongs to no card. Raises `NotDelivered` and `Unavailable`."""
+        await self._send(self._letters.notice(to, subject, message, language, new_nonce(), self.context.clock()))
 
     def _about(self, where: Mapping[str, Any], reply: ChannelReply) -> tuple[str, ...]:
         """Return the key of a reply that is sent only once, empty for the reply to a decision that counted.

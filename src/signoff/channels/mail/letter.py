@@ -132,6 +132,12 @@ class LetterSender:
         draft = _Draft(str(where["to"]), identity, subject, thread, now)
         return self._letter(draft, token, reply.language, reply.text, page, automatic="auto-replied")
 
+    def notice(self, to: str, subject: str, message: str, language: str, id: str, now: datetime) -> Letter:
+        """Write an email that belongs to no card. Raises `NotDelivered` for an invalid address."""
+        page = self._page("mail_text.html", language, message=message)
+        draft = _Draft(to, self.replies.question_id(id), cut_visible(subject, SUBJECT_CHARS), (), now)
+        return self._letter(draft, "", language, message, page)
+
     def _letter(
         self, draft: "_Draft", token: str, language: str, message: str, page: str, automatic: str = "auto-generated"
     ) -> Letter:

@@ -4,6 +4,7 @@ from typing import Final, Literal
 
 from starlette.requests import Request
 
+from signoff.contracts.decision import at_least
 from signoff.contracts.errors import Refused
 from signoff.contracts.person import Person
 from signoff.gateway.auth.caller import CALLER, SESSION, AuthenticatedCaller, SignInNeeded, cookie_name, is_session
@@ -92,7 +93,8 @@ class Authenticator:
         person = None if session is None else self._active(session.tenant, session.person)
         if session is None or person is None:
             return None
-        return AuthenticatedCaller(person, session.assurance, session.scopes, by_provider=not session.token)
+        by_provider = not session.token and at_least(session.assurance, "session")
+        return AuthenticatedCaller(person, session.assurance, session.scopes, by_provider=by_provider)
 
     def _active(self, tenant: str, person_id: str) -> Person | None:
         person = self._deps.people.find(person_id, tenant)

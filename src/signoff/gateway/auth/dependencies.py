@@ -7,6 +7,8 @@ from fastapi import Depends, Query, Security
 from fastapi.security import HTTPBearer
 from starlette.requests import Request
 
+from signoff.contracts.decision import at_least
+from signoff.contracts.errors import Refused
 from signoff.contracts.limits import REPORT_BODY_BYTES, REQUEST_BODY_BYTES, STRANGER_BODY_BYTES
 from signoff.gateway.auth.authenticator import Authenticator, Credential
 from signoff.gateway.auth.caller import AuthenticatedCaller, caller_of
@@ -39,6 +41,8 @@ class Access:
     """Whether requests without a token are answered too."""
     reports: bool = False
     """Whether the body carries a tool's whole result, which may be large."""
+    strong: bool = False
+    """Whether a sign-in by an email link does not suffice."""
 
     async def __call__(self, request: Request) -> AuthenticatedCaller | None:
         """Return `None` for an anonymous caller. Raises like `admit`."""
@@ -67,6 +71,8 @@ class Access:
         caller = await authenticator.identify(request, self.credential)
         if self.scope is not None:
             authenticator.require(caller, self.scope)
+        if self.strong and caller is not None and not at_least(caller.assurance, "session"):
+            raise Refused("an email link does not suffice for this; sign in with a personal token", code="assurance")
 
 
 class TokenAccess(Access):
@@ -111,6 +117,8 @@ PAGE_START: Final = Depends(Access("cookie", "start"))
 """A form that starts or stops turns and sessions."""
 PAGE_DECIDE: Final = Depends(Access("cookie", "decide"))
 """A form that changes anything else."""
+PAGE_CONTROL: Final = Depends(Access("cookie", "decide", strong=True))
+"""A form that changes the rules of later requests."""
 OPEN_PAGE: Final = Depends(Access("cookie"))
 """A page that shows no data of the installation, or checks its input. It knows the signed-in person."""
 OPEN: Final = Depends(Access())

@@ -8,7 +8,7 @@ from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
 from signoff.contracts.limits import REASON_CHARS
-from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
+from signoff.gateway.auth.dependencies import PAGE_CONTROL, PAGE_READ
 from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.freeze_service import freeze, operates, unfreeze
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
@@ -30,7 +30,7 @@ async def show_freeze(request: Request, site: CurrentSite, visitor: CurrentVisit
     return _page(site, visitor, note=note)
 
 
-@router.post("/freeze", dependencies=[PAGE_DECIDE])
+@router.post("/freeze", dependencies=[PAGE_CONTROL])
 async def freeze_tenant(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
     """Freeze the visitor's tenant, or repeat the sweep of a frozen one."""
     language = visitor.formatter.language
@@ -57,7 +57,7 @@ async def freeze_tenant(request: Request, site: CurrentSite, visitor: CurrentVis
     return _page(site, await site.visitors.visitor(request), note=message, status=200, good=not swept.waiting)
 
 
-@router.post("/unfreeze", dependencies=[PAGE_DECIDE])
+@router.post("/unfreeze", dependencies=[PAGE_CONTROL])
 async def unfreeze_tenant(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
     """Unfreeze the visitor's tenant."""
     language = visitor.formatter.language

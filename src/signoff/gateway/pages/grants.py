@@ -8,7 +8,7 @@ from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.grant import Grant
-from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
+from signoff.gateway.auth.dependencies import PAGE_CONTROL, PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.grant_service import readable_grants, take_back
@@ -41,7 +41,7 @@ async def list_grants(request: Request, site: CurrentSite, visitor: CurrentVisit
     return await _page(site, visitor, note=done)
 
 
-@router.post("/grants/{grant}/revoke", dependencies=[PAGE_DECIDE])
+@router.post("/grants/{grant}/revoke", dependencies=[PAGE_CONTROL])
 async def revoke_grant(request: Request, grant: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
     """Revoke a grant. For its authors and operators."""
     language = visitor.formatter.language

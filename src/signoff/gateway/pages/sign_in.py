@@ -138,6 +138,7 @@ def _form(site: Site, browser: Browser, then: str, *, note: str = "", detail: st
         then=then,
         token=browser.token("login"),
         provider=site.sign_in.provider_name,
+        by_email=site.sign_in.email.is_on,
     )
 
 

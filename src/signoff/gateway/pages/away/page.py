@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.requests import AbsenceBody
 from signoff.gateway.absence_service import come_back, go_away, list_absences
-from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
+from signoff.gateway.auth.dependencies import PAGE_CONTROL, PAGE_READ
 from signoff.gateway.auth.person_lookup import active_people
 from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
@@ -28,7 +28,7 @@ async def show_away(site: CurrentSite, visitor: CurrentVisitor) -> Response:
     return await _page(site, visitor)
 
 
-@router.post("/away", dependencies=[PAGE_DECIDE])
+@router.post("/away", dependencies=[PAGE_CONTROL])
 async def say_away(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
     """Store the visitor's absence, or end it."""
     form = await read_form(request)

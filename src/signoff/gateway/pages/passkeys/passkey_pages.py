@@ -14,7 +14,7 @@ from signoff.contracts.errors import BadRequest, NotFound, Refused
 from signoff.contracts.requests import DecisionDraft
 from signoff.contracts.responses import PasskeyOptions
 from signoff.gateway.approvals.decision_service import DecisionService
-from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
+from signoff.gateway.auth.dependencies import PAGE_CONTROL, PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.passkey_registration import PasskeyRegistration
 from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.pages.decision_form import assignment_in, author_of, draft_in, json_in, verdict_in
@@ -35,7 +35,7 @@ async def show_passkeys(request: Request, site: CurrentSite, visitor: CurrentVis
     return await _page(request, site, visitor)
 
 
-@router.post("/passkeys/begin", dependencies=[PAGE_DECIDE])
+@router.post("/passkeys/begin", dependencies=[PAGE_CONTROL])
 async def begin_registration(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
     """Return the options of a registration to the page's script."""
     form = await _own_form(request, visitor)
@@ -47,7 +47,7 @@ async def begin_registration(request: Request, site: CurrentSite, visitor: Curre
         return _problem(error.message)
 
 
-@router.post("/passkeys", dependencies=[PAGE_DECIDE])
+@router.post("/passkeys", dependencies=[PAGE_CONTROL])
 async def finish_registration(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
     """Add the passkey that the browser has created."""
     form = await _own_form(request, visitor)

@@ -584,6 +584,17 @@ def upgrade() -> None:
             postgresql_with={"fastupdate": "off"},
         )
     op.create_table(
+        "sign_in_links",
+        sa.Column("link", sa.String(length=64), nullable=False),
+        sa.Column("browser", sa.String(length=64), nullable=False),
+        sa.Column("tenant", sa.String(length=64), nullable=False),
+        sa.Column("person", sa.String(length=64), nullable=False),
+        sa.Column("next", sa.String(length=500), nullable=False),
+        sa.Column("made_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("link"),
+    )
+    op.create_index("sign_in_links_of_people", "sign_in_links", ["tenant", "person"], unique=False)
+    op.create_table(
         "unindexed_requests",
         sa.Column("approval", sa.String(length=200), nullable=False),
         sa.Column("due_at", sa.BigInteger(), nullable=False),
