@@ -107,7 +107,7 @@ async def test_card_comes_first_on_a_phone(window: Open, served: Served, scripts
         title = await page.locator("h1").bounding_box()
         assert title is not None
         assert title["y"] < 220
-        await expect(page.locator(".below")).to_contain_text("10")
+        await expect(page.locator(".below")).to_contain_text("7")
         assert await page.evaluate("document.documentElement.scrollWidth") == 390
         await page.goto(f"{served.base}/approvals/{typed}")
         approve, field = [await page.locator(each).bounding_box() for each in (".approve", "#typed")]
