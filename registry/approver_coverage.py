@@ -36,6 +36,21 @@ def check_approver_coverage(
                 _check_entry(actor.name, entry, active, by_login, place)
 
 
+def find_holes(
+    catalog: Catalog, people: Sequence[Person], *, by_login: Collection[str] = ()
+) -> dict[str, tuple[str, ...]]:
+    """Return, by tool, why the active `people` of one tenant cannot decide every request, a sentence each.
+
+    Tools without such a reason are left out. `by_login` is as in `check_approver_coverage`.
+    """
+    active = [person for person in people if person.active]
+    found = {
+        row.tool: tuple(why for _, why in _problems(row, catalog.policy(row.tool).rules, active, by_login, "`people`"))
+        for row in inventory(catalog)
+    }
+    return {tool: holes for tool, holes in found.items() if holes}
+
+
 def _check_entry(actor: str, entry: str, active: Sequence[Person], by_login: Collection[str], place: str) -> None:
     kind, _, name = entry.partition(":")
     there = any(entry in rights(person) for person in active) or (kind == "role" and name in by_login)

@@ -101,6 +101,8 @@ class Catalog:
     """The channels to people apart from the inbox."""
     subscriptions: Mapping[str, Subscription] = field(default_factory=dict, repr=False, compare=False)
     """Other systems that receive events, by name. They decide nothing, and no hash covers them."""
+    insights_by_person: bool = field(default=False, repr=False, compare=False)
+    """Whether operators and auditors see figures by person. No hash covers it."""
     mcp_servers: Mapping[str, ToolServer] = field(default_factory=dict, repr=False, compare=False)
     """MCP servers whose tools Signoff runs, by name; hashes cover their tools, each with its server's address."""
     bounds: CompiledRules | None = field(default=None, repr=False, compare=False)
@@ -332,6 +334,7 @@ def build_catalog(
     channels: Iterable[DeclaredChannel] = (),
     routing: RoutingRules | None = None,
     subscriptions: Iterable[Subscription] = (),
+    insights_by_person: bool = False,
     mcp_servers: Iterable[ToolServer] = (),
     timezone: str = "UTC",
 ) -> Catalog:
@@ -341,7 +344,8 @@ def build_catalog(
     `part_types` add to the types in contracts/message.py. Another agent gets a type of `requires_peer_consumes` only
     if it accepts the type. `reducers` shorten results. Later registrations have no effect. `destinations`
     receive the records of tools, and `observer` failed deliveries. `channels` reach people apart from the inbox, by
-    the rules of `routing`. `subscriptions` are other systems that receive events. `mcp_servers` are the servers of
+    the rules of `routing`. `subscriptions` are other systems that receive events. `insights_by_person`
+    shows operators and auditors figures by person. `mcp_servers` are the servers of
     imported `tools`. `timezone` is the zone of `ctx.now`.
     """
     # The actors are iterated several times, and may come from a generator.
@@ -393,6 +397,7 @@ def build_catalog(
         distribution=distribution,
         channels=reached,
         subscriptions=build_subscriptions(subscriptions, known, (tool.name for tool in _every_tool(registry, scopes))),
+        insights_by_person=insights_by_person,
         mcp_servers=build_servers(mcp_servers),
         zone=zone,
         bounds=bounds,

@@ -31,7 +31,13 @@ from signoff.registry.manifest.destination_sections import read_distribution, re
 from signoff.registry.manifest.folder_reader import read_manifest
 from signoff.registry.manifest.mappings import read_policies
 from signoff.registry.manifest.scope_sections import read_scopes
-from signoff.registry.manifest.sections import ActorSection, Defaults, LimitsSection, ManifestSection
+from signoff.registry.manifest.sections import (
+    ActorSection,
+    Defaults,
+    InsightsSection,
+    LimitsSection,
+    ManifestSection,
+)
 from signoff.registry.manifest.server_sections import ServerFields, add_server_tools, read_servers
 from signoff.registry.manifest.subscription_sections import read_subscriptions
 from signoff.registry.manifest.tool_section import HANDLERS, ToolSection
@@ -117,6 +123,7 @@ def _catalog(
         **read_distribution(file, top),
         **read_channels(file, top),
         **read_subscriptions(file, top),
+        insights_by_person=read_section(file, ("insights",), InsightsSection, top.insights, "`insights`").by_person,
         **servers,
     )
 

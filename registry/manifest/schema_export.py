@@ -16,7 +16,13 @@ from signoff.policy.approval_policy import APPROVER, MAX_QUORUM, ApprovalPolicy,
 from signoff.registry.manifest.channel_sections import INBOX, RoutingSection
 from signoff.registry.manifest.destination_sections import DestinationSection
 from signoff.registry.manifest.scope_sections import RouteSection, StepSection, UseSection
-from signoff.registry.manifest.sections import ActorSection, Defaults, LimitsSection, ManifestSection
+from signoff.registry.manifest.sections import (
+    ActorSection,
+    Defaults,
+    InsightsSection,
+    LimitsSection,
+    ManifestSection,
+)
 from signoff.registry.manifest.server_sections import ToolServerSection
 from signoff.registry.manifest.subscription_sections import SubscriptionSection
 from signoff.registry.manifest.tool_section import RUN_KEYS, OwnToolSection, ServerToolSection, ToolSection
@@ -27,6 +33,7 @@ _MODELS: Final[Mapping[type[BaseModel], str]] = {
     ManifestSection: "manifest",
     Defaults: "`defaults`",
     LimitsSection: "`limits` of an actor",
+    InsightsSection: "`insights`",
     ActorSection: "actor",
     RouteSection: "route",
     StepSection: "step",
@@ -114,6 +121,7 @@ def _join(known: dict[str, Any]) -> None:
         "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,64}$", "not": {"pattern": "^[Rr][Ee][Ss][Pp][Oo][Nn][Dd]$"}},
     }
     top["destinations"] |= {"additionalProperties": _ref("DestinationSection")}
+    top["insights"] |= _ref(InsightsSection.__name__)
     top["routing"] |= _ref(RoutingSection.__name__)
     top["subscriptions"] |= {"additionalProperties": _ref("SubscriptionSection")}
     top["mcp_servers"] |= {"additionalProperties": _ref("ToolServerSection")}

@@ -34,6 +34,7 @@ class ManifestSection(Section):
     channels: dict[str, Any] = Field({}, description="Channels to people apart from the inbox, by name.")
     routing: dict[str, Any] = Field({}, description="The order of channels to people.")
     subscriptions: dict[str, Any] = Field({}, description="Other systems that receive events, by name.")
+    insights: dict[str, Any] = Field({}, description="Who sees which figures on the page of insights.")
 
 
 class Defaults(Section):
@@ -41,6 +42,14 @@ class Defaults(Section):
 
     approvers: list[str] = Field(["role:approvers"], description="The approvers if a policy names none.")
     model: str = Field("", description="The model of actors that name none.")
+
+
+class InsightsSection(Section):
+    """The readers of figures about decisions."""
+
+    by_person: bool = Field(
+        False, description="Operators and auditors also see figures by person. Everyone sees their own."
+    )
 
 
 LimitsSection: Final = record_section(

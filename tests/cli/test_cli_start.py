@@ -33,6 +33,7 @@ PERSONS = (
     ("away", "--until", "2030-01-31T18:00:00Z"),
     ("decisions", "list"),
     ("decisions", "export"),
+    ("decisions", "stats"),
     ("ask", "hello"),
     ("show", "K7Q-2FM"),
     ("turns",),

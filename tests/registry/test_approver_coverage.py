@@ -9,7 +9,7 @@ from signoff.contracts.person import Person
 from signoff.formats.replace import replace
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy, RequiresApproval
-from signoff.registry.approver_coverage import check_approver_coverage
+from signoff.registry.approver_coverage import check_approver_coverage, find_holes
 
 PEOPLE = FixedDirectory(
     [
@@ -155,3 +155,12 @@ def test_accounts_of_one_person_are_no_quorum() -> None:
     with pytest.raises(ConfigError, match="a tenant has at most 1"):
         check_approver_coverage(catalog, FixedDirectory([ana, replace(bo, person_id="ana")]))
     check_approver_coverage(catalog, FixedDirectory([ana, bo]))
+
+
+def test_holes_are_named_by_tool_and_tenant() -> None:
+    catalog = catalog_of([pay_tool(Ledger(), ApprovalPolicy(approvers=("role:finance",), quorum=2))])
+    assert find_holes(catalog, PEOPLE.all("main")) == {}
+    holes = find_holes(catalog, PEOPLE.all("other"))
+    assert list(holes) == ["pay"]
+    assert "needs 2 people to approve" in holes["pay"][0]
+    assert find_holes(catalog, [], by_login=("finance",)) == {}

@@ -23,7 +23,16 @@ from signoff.registry.tool_result import Result, identity
 PARTS = {
     *("tools", "actors", "policies", "default_approvers", "people", "context", "part_types"),
     *("requires_peer_consumes", "reducers"),
-    *("destinations", "observer", "channels", "routing", "subscriptions", "mcp_servers", "timezone"),
+    *(
+        "destinations",
+        "observer",
+        "channels",
+        "routing",
+        "subscriptions",
+        "mcp_servers",
+        "timezone",
+        "insights_by_person",
+    ),
 }
 """The parts of a catalog. A derived catalog must carry over all of them."""
 
@@ -54,6 +63,7 @@ def a_catalog() -> Catalog:
         channels=[DeclaredChannel("mail", "email", {"sender": "a@example.com"})],
         routing=RoutingRules(("mail",), digest_over=2),
         subscriptions=[Subscription("feed", ("*",), "https://a.example", "env:FEED")],
+        insights_by_person=True,
         mcp_servers=[ToolServer("github", url="https://b.example/mcp")],
         timezone="Europe/Lisbon",
     )

@@ -28,7 +28,7 @@ COMMANDS: Final = {
     "happened": ("signoff.cli.http.inbox", "Report that a call of unknown outcome happened."),
     "question": ("signoff.cli.http.inbox", "Ask the agent about its waiting request."),
     "withdraw": ("signoff.cli.http.inbox", "Withdraw a request, so that its call does not run."),
-    "decisions": ("signoff.cli.http.decisions", "Search and export past requests."),
+    "decisions": ("signoff.cli.http.decisions", "Search, export and count past requests."),
     "reassign": ("signoff.cli.http.inbox", "Hand a request on to another approver."),
     "add-approver": ("signoff.cli.http.inbox", "Require one more approval of a request."),
     "away": ("signoff.cli.http.away", "Say that you are away, or back."),

@@ -30,6 +30,7 @@ from signoff.contracts.responses import (
     EditPreview,
     EffectPreview,
     Health,
+    Insights,
     PastRequestList,
     SessionMessageReply,
     SessionRow,
@@ -425,6 +426,10 @@ class Client:
         named = {"tool": tool, "actor": actor, "person": person, "state": state, "channel": channel}
         paging = {"as": by, "after": after, "limit": limit}
         return await self.get(PastRequestList, "/v1/decisions", text=text, scope=scope, **named, **times, **paging)
+
+    async def insights(self, days: Literal[7, 30, 90] = 30, *, by: str = "", tenant: str = "") -> Insights:
+        """Return figures about the last `days`: your own, or everybody's with the role `admin` or `auditor`."""
+        return await self.get(Insights, "/v1/insights", days=days, tenant=tenant, **{"as": by})
 
     async def revoke(self, grant: str, *, by: str = "", tenant: str = "") -> Grant:
         """Revoke a remembered answer by its id, and return it.

@@ -71,6 +71,8 @@ class PastRequest(FrozenModel):
     tool_title: str = ""
     actor: str = ""
     """The actor of the call."""
+    rule: str = ""
+    """The label of the rule that asked, or ""."""
     effect: str
     """The sentence that describes the effect."""
     rows: tuple[CardRow, ...] = ()
@@ -105,6 +107,98 @@ class PastRequestList(FrozenModel):
     """True if there are more than `count`, which stops there."""
     next: str = ""
     """Names the next page, as `after`. "" on the last page."""
+
+
+class Share(FrozenModel):
+    """A number of requests or people with one property."""
+
+    name: str
+    """The property: an age, a channel or an approver entry."""
+    count: int
+
+
+class DecisionRate(FrozenModel):
+    """The decisions of one tool, rule or person."""
+
+    name: str
+    """The tool's name, the rule's label or the person's id."""
+    approved: int
+    denied: int
+    unanswered: int = 0
+    """Requests that expired."""
+
+
+class WaitingFigures(FrozenModel):
+    """The requests that wait now."""
+
+    count: int
+    more: bool = False
+    """True if there are more than `count`, which stops there."""
+    expiring: int = 0
+    """Those with a deadline within 24 hours."""
+    oldest: float | None = None
+    """Seconds since the oldest was asked."""
+    by_age: tuple[Share, ...] = ()
+    """By age: `1h`, `4h`, `1d` or less, else `more`."""
+    by_approver: tuple[Share, ...] = ()
+    """By approver entry, the most first. A request may count for several."""
+
+
+class InsightWarning(FrozenModel):
+    """A figure that needs attention."""
+
+    kind: Literal["fast", "unanswered"]
+    """`fast`: most approvals came within `seconds`. `unanswered`: many requests expired."""
+    tool: str = ""
+    """The tool concerned, or ""."""
+    person: str = ""
+    """The id of the person concerned, or ""."""
+    percent: int
+    """The share of the tool's or person's requests, rounded down."""
+    count: int
+    """The number of all its requests."""
+    seconds: int = 0
+
+
+class ApproverCoverage(FrozenModel):
+    """The people who can approve the calls of one tool."""
+
+    tool: str
+    approvers: tuple[Share, ...]
+    """The number of active people by approver entry."""
+    quorum: int = 1
+    """The number of approvals needed."""
+    holes: tuple[str, ...] = ()
+    """Why the declared people cannot decide every request, a sentence each."""
+
+
+class Insights(FrozenModel):
+    """Figures about requests, as far as their reader may see them."""
+
+    days: int
+    """The figures are about decisions of so many days."""
+    every: bool
+    """True for all requests of the tenant, false for those that the reader answered or may answer."""
+    waiting: WaitingFigures
+    approved: int = 0
+    denied: int = 0
+    unanswered: int = 0
+    """Requests that expired."""
+    more: bool = False
+    """True if there were more requests: only the newest count."""
+    p50: float | None = None
+    """Seconds within which half of the decisions were made. `None` without decisions."""
+    p95: float | None = None
+    """Seconds within which 95 % of the decisions were made."""
+    by_tool: tuple[DecisionRate, ...] = ()
+    by_rule: tuple[DecisionRate, ...] = ()
+    by_person: tuple[DecisionRate, ...] = ()
+    """By the person with the deciding answer. Other people only if the manifest permits it."""
+    by_channel: tuple[Share, ...] = ()
+    """Decisions by channel."""
+    warnings: tuple[InsightWarning, ...] = ()
+    coverage: tuple[ApproverCoverage, ...] = ()
+    """Each tool that may ask. Only for readers of all requests."""
 
 
 class TurnRow(FrozenModel):

@@ -39,6 +39,7 @@ from signoff.gateway.api import (
     freezes,
     grants,
     health,
+    insights,
     previews,
     sessions,
     tools,
@@ -73,6 +74,7 @@ from signoff.gateway.pages.away import page as away_page
 from signoff.gateway.pages.decided import decided
 from signoff.gateway.pages.dependencies import Site
 from signoff.gateway.pages.email_login import email_login
+from signoff.gateway.pages.insights import insight_pages
 from signoff.gateway.pages.passkeys import passkey_pages
 from signoff.gateway.pages.renderer import STATIC, PageRenderer
 from signoff.gateway.pages.sign_in import to_login
@@ -105,6 +107,7 @@ ROUTERS: Final = (
     approvals.router,
     previews.router,
     decisions.router,
+    insights.router,
     grants.router,
     absences.router,
     freezes.router,
@@ -116,6 +119,7 @@ ROUTERS: Final = (
     vendor_routes.router,
     inbox.router,
     decided.router,
+    insight_pages.router,
     edit.router,
     passkey_pages.router,
     email_login.router,

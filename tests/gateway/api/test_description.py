@@ -33,7 +33,7 @@ STREAM = "GET /v1/turns/{turn}/events"
 PARTS = (
     "/v1/turns", "/v1/sessions", "/v1/calls", "/v1/approvals", "/v1/grants", "/v1/audit", "/v1/events", "/v1/tools",
     "/v1/hooks", "/access", "/aap", "/a2a", "/mcp", "/.well-known", "/healthz", "/readyz", "/v1/absences",
-    "/v1/decisions", "/v1/freezes",
+    "/v1/decisions", "/v1/insights", "/v1/freezes",
 )  # fmt: skip
 """The address prefixes of all operations. The last one freezes tenants, which would block the others."""
 EXAMPLES = 5

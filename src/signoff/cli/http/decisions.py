@@ -1,4 +1,4 @@
-"""`decisions list` and `decisions export`: past requests."""
+"""`decisions list`, `decisions export` and `decisions stats`: past requests and figures about them."""
 
 import sys
 from collections.abc import AsyncGenerator, Sequence
@@ -12,10 +12,12 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from signoff.cli.http.gateway_client import gateway_client
+from signoff.cli.terminal.insight_tables import insight_lines
 from signoff.cli.terminal.options import Answerer, AsJson, Url
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean
 from signoff.client.client import Client
+from signoff.contracts.clock import system_clock
 from signoff.contracts.ids import show_code
 from signoff.contracts.responses import PastRequest, PastRequestList
 from signoff.texts.past_lines import first_line, past_line
@@ -23,7 +25,7 @@ from signoff.texts.past_lines import first_line, past_line
 _PIECE: Final = 500
 """Requests read at once for an export."""
 
-app = typer.Typer(help="Search and export past requests.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Search, export and count past requests.", no_args_is_help=True, rich_markup_mode=None)
 
 
 class Scope(StrEnum):
@@ -32,6 +34,14 @@ class Scope(StrEnum):
     ALL = "all"
     MINE = "mine"
     TEAM = "team"
+
+
+class Days(StrEnum):
+    """The span of figures."""
+
+    WEEK = "7"
+    MONTH = "30"
+    QUARTER = "90"
 
 
 class Form(StrEnum):
@@ -127,6 +137,24 @@ def export(
         return 0
 
     run(body, as_json=False)
+
+
+@app.command()
+def stats(
+    days: Annotated[Days, typer.Option(help="Count decisions of so many days.")] = Days.MONTH,
+    person: Answerer = "",
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show figures: your own, or everybody's with the role `admin` or `auditor`."""
+
+    async def body(out: Output) -> int:
+        async with gateway_client(url) as client:
+            found = await client.insights(int(days.value), by=person)  # type: ignore[arg-type]
+        out.show(found, *insight_lines(found, system_clock()))
+        return 0
+
+    run(body, as_json=as_json)
 
 
 def _search(

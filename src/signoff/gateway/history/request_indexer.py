@@ -96,6 +96,7 @@ def past_row(request: ApprovalRequest) -> PastRow:
         tool=request.tool,
         tool_title=card.tool_title,
         actor=request.actor,
+        rule="" if request.rule is None else request.rule.label,
         effect=card.effect,
         rows=card.rows,
         requester=request.requester.user,

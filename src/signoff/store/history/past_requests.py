@@ -127,7 +127,7 @@ def _find_newest(connection: Connection, wanted: PastSearch, before: int | None,
 
 
 def _find(connection: Connection, wanted: PastSearch, before: int | None, limit: int) -> Sequence[FoundRow]:
-    query, place = _select(connection, wanted, *_ROWS), _place_of(connection)
+    query, place = select_past(connection, wanted, *_ROWS), place_of(connection)
     if before is not None:
         query = query.where(place < before)
     if connection.dialect.name == "postgresql":
@@ -155,7 +155,7 @@ def _find_by_month(connection: Connection, wanted: PastSearch, before: int | Non
         if 0 < count < COUNTED:
             found += _find(connection, part, before, left)
         elif count:
-            dense = _select(connection, wanted, *_ROWS).where(_PAST.number >= millis_from_time(start) * SLOTS)
+            dense = select_past(connection, wanted, *_ROWS).where(_PAST.number >= millis_from_time(start) * SLOTS)
             dense = dense.where(_PAST.number < min(newest + (before is None), millis_from_time(end) * SLOTS))
             rows = connection.execute(dense.order_by(_PAST.number.desc()).limit(left))
             found += [FoundRow(*row) for row in rows]
@@ -248,18 +248,20 @@ def settle_due(connection: Connection, approval: str, again: datetime | None) ->
         connection.execute(change.values(due_at=millis_from_time(again)))
 
 
-def _place_of(connection: Connection) -> Any:
+def place_of(connection: Connection) -> Any:
+    """Return the column with the place of a row of `select_past`."""
     return _PLACE if connection.dialect.name == "sqlite" else _PAST.number
 
 
 def _count(connection: Connection, wanted: PastSearch, limit: int, before: int | None = None) -> int:
-    place = _place_of(connection)
-    some = _select(connection, wanted, place)
+    place = place_of(connection)
+    some = select_past(connection, wanted, place)
     some = some if before is None else some.where(place < before)
     return connection.scalar(select(func.count()).select_from(some.limit(limit).subquery())) or 0
 
 
-def _select(connection: Connection, wanted: PastSearch, *columns: Any) -> Select[Any]:
+def select_past(connection: Connection, wanted: PastSearch, *columns: Any) -> Select[Any]:
+    """Select the rows that match, in any order."""
     query = select(*columns)
     if connection.dialect.name == "sqlite":
         named = " AND ".join(f"({' OR '.join(_quoted(group, DOUBLE))})" for group in wanted.groups)
@@ -269,7 +271,7 @@ def _select(connection: Connection, wanted: PastSearch, *columns: Any) -> Select
             query = query.where(_PAST.number == _PLACE)
     else:
         query = query.where(_has_words(_PAST.words, wanted))
-    return _within(query, _place_of(connection), wanted, None)
+    return _within(query, place_of(connection), wanted, None)
 
 
 def _has_words(words: Any, wanted: PastSearch) -> Any:

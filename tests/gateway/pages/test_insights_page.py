@@ -1,0 +1,75 @@
+import dataclasses
+
+import pytest
+from gateway_login import answered, as_person, browser, words
+from gateway_rig import GatewayRig
+
+from signoff.gateway.history.request_indexer import RequestIndexer
+from signoff.gateway.insights import figures
+from signoff.gateway.pages.insights.insight_view import Bar, make_bars
+
+
+async def settle(rig: GatewayRig) -> None:
+    while await RequestIndexer(rig.deps).step():
+        pass
+
+
+async def test_page_shows_figures_as_tables_with_bars(rig: GatewayRig) -> None:
+    async with browser(rig) as page:
+        await as_person(page, "approver")
+        await answered(page, await rig.asked("pay"), verdict="approved")
+        await rig.asked("pay")
+        await settle(rig)
+        answer = await page.get("/insights")
+        shown = words(answer.text)
+        assert 'href="/insights" aria-current="page"' in answer.text
+        assert "Figures of all requests" in shown
+        assert "1 approved, 0 denied, 0 expired" in shown
+        assert "Only your own. Figures of other people are off." in shown
+        assert "Who can approve" in shown
+        assert '<rect class="good"' in answer.text
+        assert len(answer.text) < 100_000
+        for days, current in (("7", "7"), ("90", "90"), ("soon", "30")):
+            text = (await page.get(f"/insights?days={days}")).text
+            assert f'href="/insights?days={current}" aria-current="page"' in text
+
+
+async def test_warnings_are_sentences(rig: GatewayRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "FAST_LEAST", 1)
+    monkeypatch.setattr(figures, "FAST_SECONDS", 3_600)
+    async with browser(rig) as page:
+        await as_person(page, "approver")
+        await answered(page, await rig.asked("pay"), verdict="approved")
+        await settle(rig)
+        shown = words((await page.get("/insights")).text)
+        assert "100 % of 1 requests for" in shown
+        assert "Approver approved 100 % of 1 requests within 3,600 s" in shown
+
+
+async def test_course_lists_the_steps_of_a_request(rig: GatewayRig) -> None:
+    approval = await rig.asked("pay")
+    async with browser(rig) as page:
+        await as_person(page, "approver")
+        assert f'href="/approvals/{approval}/course"' in (await page.get(f"/approvals/{approval}")).text
+        await answered(page, approval, verdict="denied")
+        shown = words((await page.get(f"/approvals/{approval}/course")).text)
+        assert "Requested for Guest" in shown
+        assert "Answer of Approver in the inbox: Denied" in shown
+        assert shown.index("Requested for Guest") < shown.index("Answer of Approver")
+        assert (await page.get("/approvals/main.x.y.c1.1/course")).status_code == 404
+
+
+def test_bars_lie_in_a_row_and_keep_a_visible_length() -> None:
+    assert make_bars(200, (100, "good"), (1, "bad"), (0, "grey")) == (Bar(0, 50, "good"), Bar(50, 1, "bad"))
+    assert make_bars(0, (0, "good")) == ()
+
+
+async def test_page_names_other_people_if_the_manifest_permits_it(rig: GatewayRig) -> None:
+    object.__setattr__(rig.deps, "catalog", dataclasses.replace(rig.deps.catalog, insights_by_person=True))
+    async with browser(rig) as page:
+        await as_person(page, "approver")
+        await answered(page, await rig.asked("pay"), verdict="approved")
+        await settle(rig)
+        await as_person(page, "guest")
+        shown = words((await page.get("/insights")).text)
+        assert "Decisions by person Name Approved Denied Expired Approval rate Approver 1 0 0 100 %" in shown
