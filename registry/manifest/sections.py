@@ -34,7 +34,7 @@ class ManifestSection(Section):
     channels: dict[str, Any] = Field({}, description="Channels to people apart from the inbox, by name.")
     routing: dict[str, Any] = Field({}, description="The order of channels to people.")
     subscriptions: dict[str, Any] = Field({}, description="Other systems that receive events, by name.")
-    insights: dict[str, Any] = Field({}, description="Who sees which figures on the page of insights.")
+    insights: dict[str, Any] = Field({}, description="The readers of figures by person.")
 
 
 class Defaults(Section):

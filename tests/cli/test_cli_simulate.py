@@ -49,6 +49,7 @@ async def test_simulate_shows_denied_calls_that_a_policy_would_permit(
     words = (await served_cli("policy", "simulate", looser(tmp_path, 75))).out
     assert "not looked at: whether a tool was there" in words
     assert "1 that needed approval would run without it; 1 of these had been denied" in words
+    assert [line.split()[-3:] for line in words.splitlines() if line.startswith("pay ")] == [["2", "1", "0"]]
     assert "denied by ana (not verified), would run by auto_approve_if" in words
     tighter = await served_cli("policy", "simulate", looser(tmp_path, 1), "--json")
     assert became(tighter.data) == {"denied": "ask", "approved": "ask", "auto": "ask"}

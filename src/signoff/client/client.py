@@ -428,7 +428,7 @@ class Client:
         return await self.get(PastRequestList, "/v1/decisions", text=text, scope=scope, **named, **times, **paging)
 
     async def insights(self, days: Literal[7, 30, 90] = 30, *, by: str = "", tenant: str = "") -> Insights:
-        """Return figures about the last `days`: your own, or everybody's with the role `admin` or `auditor`."""
+        """Return your own figures of the last `days`, or all figures with the role `admin` or `auditor`."""
         return await self.get(Insights, "/v1/insights", days=days, tenant=tenant, **{"as": by})
 
     async def revoke(self, grant: str, *, by: str = "", tenant: str = "") -> Grant:

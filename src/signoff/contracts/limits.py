@@ -142,6 +142,10 @@ ANSWERS_OF_ONE: Final = 20
 """Stored answers and edits of one person for one approval, accepted or not. Further ones can only deny."""
 ANSWERS_KEPT: Final = 200
 """The same for all people together: ten people at `ANSWERS_OF_ONE`, so that a quorum fits into each revision."""
+FIGURES_PAST: Final = 20_000
+"""The newest past requests that figures count."""
+FIGURES_WAITING: Final = 1_000
+"""The waiting requests that figures count, soonest deadline first."""
 MAX_REMEMBERED_SECONDS: Final = 30 * 86_400.0
 MAX_REMEMBERED_USES: Final = 1_000
 """Maximum lifetime and number of uses of a remembered answer."""

@@ -178,7 +178,7 @@ class Insights(FrozenModel):
     days: int
     """The figures are about decisions of so many days."""
     every: bool
-    """True for all requests of the tenant, false for those that the reader answered or may answer."""
+    """True for all requests of the tenant, false for requests that the reader answered or may answer."""
     waiting: WaitingFigures
     approved: int = 0
     denied: int = 0

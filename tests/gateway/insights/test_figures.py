@@ -24,7 +24,7 @@ def past(count: int = 1, **fields: Any) -> PastCount:
     given = {
         "tool": "pay", "rule": "", "state": "approved", "person": "", "channel": "inbox", "seconds": 60, **fields,
     }  # fmt: skip
-    return PastCount(**given, count=count)
+    return PastCount(**given, requests=count)
 
 
 def card(age: timedelta, left: timedelta = 48 * HOUR, *approvers: str) -> WaitingCard:

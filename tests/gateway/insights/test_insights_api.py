@@ -97,8 +97,8 @@ async def test_reader_without_rights_in_the_tenant_counts_nothing(rig: HistoryRi
 
 
 async def test_only_the_newest_requests_count(rig: HistoryRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(insight_reader, "COUNTED_PAST", 2)
-    monkeypatch.setattr(insight_reader, "COUNTED_WAITING", 1)
+    monkeypatch.setattr(insight_reader, "FIGURES_PAST", 2)
+    monkeypatch.setattr(insight_reader, "FIGURES_WAITING", 1)
     body = (await get(rig, "oz")).json()
     assert (body["approved"] + body["denied"], body["more"]) == (2, True)
     assert (body["waiting"]["count"], body["waiting"]["more"]) == (1, True)

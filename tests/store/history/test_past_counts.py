@@ -41,7 +41,7 @@ async def test_equal_requests_are_counted_together_and_tenants_apart(store: Stor
         PastCount("pay", "requires_approval", "approved", "ana", "inbox", 60, 3),
         PastCount("pay", "requires_approval", "denied", "bo", "slack", 60, 1),
     ]
-    assert [each.count for each in await count(store, word=OTHER)] == [1]
+    assert [each.requests for each in await count(store, word=OTHER)] == [1]
     assert await store.read(partial(count_past, wanted=PastSearch((frozenset(),)), persons=None, limit=9)) == ()
 
 
@@ -50,7 +50,7 @@ async def test_people_who_may_not_be_named_are_counted_without_names(store: Stor
     await put(store, 2, decided_by="bo")
     for persons, names in ((None, {"ana", "bo"}), ({"bo"}, {"", "bo"}), ((), {""})):
         found = await count(store, persons=persons)
-        assert ({each.person for each in found}, sum(each.count for each in found)) == (names, 2)
+        assert ({each.person for each in found}, sum(each.requests for each in found)) == (names, 2)
 
 
 async def test_seconds_are_rounded_up_and_unknown_without_a_start(store: Store) -> None:

@@ -146,7 +146,7 @@ def stats(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show figures: your own, or everybody's with the role `admin` or `auditor`."""
+    """Show your own figures, or all figures with the role `admin` or `auditor`."""
 
     async def body(out: Output) -> int:
         async with gateway_client(url) as client:

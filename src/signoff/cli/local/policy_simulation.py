@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 from temporalio.client import Client
 
@@ -17,6 +18,7 @@ from signoff.audit.record import moment_text
 from signoff.cli.local.history_reader import read_history
 from signoff.cli.local.installation import find_installation, reach_server
 from signoff.cli.terminal.output import Output
+from signoff.cli.terminal.tables import clean
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import CallContext
 from signoff.contracts.canonical_json import NotCanonical
@@ -31,6 +33,9 @@ from signoff.store.store import Store, working_store
 
 Would = Literal["run", "ask", "deny", "unknown"]
 
+_SIGNS: Final[Mapping[Would, str]] = {"run": "█", "ask": "▒", "deny": "·"}
+_BAR_CHARS: Final = 24
+"""The length of the longest bar. A part with calls has at least one character."""
 _NOT_LOOKED_AT: Final = (
     "not looked at: whether a tool was there, within its hours, used up or frozen, and answers that people had "
     "remembered"
@@ -156,4 +161,21 @@ def _tried_words(tried: list[SimulatedCall]) -> list[RenderableType]:
     ]
     lost = Counter(each.why for each in tried if each.would == "unknown")
     words += [f"{count} cannot be judged: {why}" for why, count in lost.items()]
-    return [*words, _NOT_LOOKED_AT] if known else words
+    return [*words, _NOT_LOOKED_AT, "", _draw_bars(known)] if known else words
+
+
+def _draw_bars(known: list[SimulatedCall]) -> Table:
+    """Draw a bar for each tool, with parts for calls that would run, ask or be denied. The most calls come first."""
+    tools: dict[str, Counter[Would]] = {}
+    for each in known:
+        tools.setdefault(each.past.tool, Counter())[each.would] += 1
+    most = max(found.total() for found in tools.values())
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("Tool", overflow="fold")
+    table.add_column("")
+    for would in _SIGNS:
+        table.add_column(f"{_SIGNS[would]} {would.capitalize()}", justify="right")
+    for tool, found in sorted(tools.items(), key=lambda each: (-each[1].total(), each[0])):
+        bar = "".join(sign * -(-found[would] * _BAR_CHARS // most) for would, sign in _SIGNS.items())
+        table.add_row(clean(tool), bar, *(str(found[would]) for would in _SIGNS))
+    return table

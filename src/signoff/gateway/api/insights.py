@@ -23,7 +23,7 @@ async def read_insights(
     tenant: str | None = None,
     days: Annotated[Literal["7", "30", "90"], Query(description="Counts decisions of so many days.")] = "30",
 ) -> Insights:
-    """Operators and auditors read figures of all requests, other people of their own.
+    """Operators and auditors read figures of all requests. Other people read their own figures.
 
     Figures by person are the caller's own, unless the manifest permits operators and auditors all of them.
     """

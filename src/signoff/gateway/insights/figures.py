@@ -27,7 +27,7 @@ _NAMED: Final = "global:"
 def waiting_figures(
     cards: Sequence[WaitingCard], now: datetime, *, limit: int, persons: Collection[str] | None
 ) -> WaitingFigures:
-    """`cards` are at most `limit` and one more. Only `persons` are named as approvers, with `None` everybody."""
+    """`cards` are at most `limit` and one more. Names `persons` alone among approvers, or all of them with `None`."""
     counted = cards[:limit]
     ages = [max(0.0, (now - card.opened_at).total_seconds()) for card in counted if card.opened_at is not None]
     entries = Counter(entry for card in counted for entry in set(card.approvers) if _is_shown(entry, persons))
@@ -58,7 +58,7 @@ def decision_rates(counts: Iterable[PastCount], name_of: Callable[[PastCount], s
     found: dict[str, Counter[str]] = {}
     for each in counts:
         if name := name_of(each):
-            found.setdefault(name, Counter())[each.state] += each.count
+            found.setdefault(name, Counter())[each.state] += each.requests
     rates = [
         DecisionRate(name=name, approved=states["approved"], denied=states["denied"], unanswered=states["timed_out"])
         for name, states in found.items()
@@ -80,7 +80,7 @@ def channel_shares(counts: Iterable[PastCount]) -> tuple[Share, ...]:
     found = Counter[str]()
     for each in counts:
         if each.state in _DECIDED and each.channel:
-            found[each.channel] += each.count
+            found[each.channel] += each.requests
     return _shares(found)
 
 
@@ -90,7 +90,7 @@ def _shares(found: Counter[str]) -> tuple[Share, ...]:
 
 
 def total_of(counts: Iterable[PastCount], *states: str) -> int:
-    return sum(each.count for each in counts if each.state in states)
+    return sum(each.requests for each in counts if each.state in states)
 
 
 def seconds_to_decide(counts: Iterable[PastCount], percent: int) -> float | None:
@@ -98,7 +98,7 @@ def seconds_to_decide(counts: Iterable[PastCount], percent: int) -> float | None
     found = Counter[int]()
     for each in counts:
         if each.state in _DECIDED and each.seconds is not None:
-            found[max(0, each.seconds)] += each.count
+            found[max(0, each.seconds)] += each.requests
     rank, seen = math.ceil(found.total() * percent / 100), 0
     for seconds, count in sorted(found.items()):
         seen += count
@@ -126,7 +126,7 @@ def find_warnings(counts: Sequence[PastCount]) -> tuple[InsightWarning, ...]:
 def _fast(counts: Sequence[PastCount], *, tool: str = "", person: str = "") -> InsightWarning | None:
     decided = total_of(counts, *_DECIDED)
     fast = sum(
-        each.count
+        each.requests
         for each in counts
         if each.state == "approved" and each.seconds is not None and each.seconds <= FAST_SECONDS
     )

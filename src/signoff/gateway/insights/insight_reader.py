@@ -5,6 +5,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
+from signoff.contracts.limits import FIGURES_PAST, FIGURES_WAITING
 from signoff.contracts.person import Person
 from signoff.contracts.responses import ApproverCoverage, Insights, Share, WaitingCard
 from signoff.gateway.auth.person_lookup import active_people
@@ -29,10 +30,6 @@ from signoff.store.history.search_words import mark
 
 DAYS: Final = (7, 30, 90)
 """The spans of figures."""
-COUNTED_PAST: Final = 20_000
-"""The newest past requests that count."""
-COUNTED_WAITING: Final = 1_000
-"""The waiting requests that count, soonest deadline first."""
 
 
 class InsightReader:
@@ -47,7 +44,7 @@ class InsightReader:
         """Return the figures of the last `days`. Raises `StoreUnavailable`."""
         counts = await self._count(days)
         now, named = self._deps.clock(), self._named
-        waiting = waiting_figures(await self._waiting(), now, limit=COUNTED_WAITING, persons=named)
+        waiting = waiting_figures(await self._waiting(), now, limit=FIGURES_WAITING, persons=named)
         return Insights(
             days=days,
             every=self._reads_all,
@@ -55,7 +52,7 @@ class InsightReader:
             approved=total_of(counts, "approved"),
             denied=total_of(counts, "denied"),
             unanswered=total_of(counts, "timed_out"),
-            more=sum(each.count for each in counts) >= COUNTED_PAST,
+            more=sum(each.requests for each in counts) >= FIGURES_PAST,
             p50=seconds_to_decide(counts, 50),
             p95=seconds_to_decide(counts, 95),
             by_tool=decision_rates(counts, lambda each: each.tool),
@@ -82,7 +79,7 @@ class InsightReader:
 
     async def _count(self, days: int) -> Sequence[PastCount]:
         wanted = PastSearch(self._groups(), since=self._deps.clock() - timedelta(days=days))
-        return await self._deps.store.read(partial(count_past, wanted=wanted, persons=self._named, limit=COUNTED_PAST))
+        return await self._deps.store.read(partial(count_past, wanted=wanted, persons=self._named, limit=FIGURES_PAST))
 
     def _groups(self) -> tuple[frozenset[str], ...]:
         tenant, person = frozenset((mark(self._tenant, "tenant"),)), self._person
@@ -99,7 +96,7 @@ class InsightReader:
             if person is None or not person.active or person.tenant != self._tenant:
                 return []
             entries = self._deps.rights(person)
-        return await self._deps.requests.list_waiting(self._tenant, approvers=entries, limit=COUNTED_WAITING + 1)
+        return await self._deps.requests.list_waiting(self._tenant, approvers=entries, limit=FIGURES_WAITING + 1)
 
     def _coverage(self) -> tuple[ApproverCoverage, ...]:
         catalog, people = self._deps.catalog, active_people(self._deps.people, self._tenant)

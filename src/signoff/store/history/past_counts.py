@@ -28,7 +28,7 @@ class PastCount(NamedTuple):
     channel: str
     seconds: int | None
     """From the question to its end, rounded up. `None` if the start is unknown."""
-    count: int
+    requests: int
 
 
 def count_past(
@@ -36,7 +36,7 @@ def count_past(
 ) -> Sequence[PastCount]:
     """Count the newest `limit` requests, without those about an unknown outcome.
 
-    Only `persons` are named. `None` names everybody.
+    Names `persons` alone, or all people with `None`.
     """
     if wanted.never:
         return ()
@@ -54,7 +54,7 @@ def count_past(
     decider = func.coalesce(field("decided_by"), "")
     person = decider if persons is None else case((decider.in_(persons), decider), else_="")
     millis = rows.number // literal(SLOTS, BigInteger) - _opened_at(field("opened_at"), postgresql=postgresql)
-    # Computed in a query of its own: PostgreSQL does not recognise an expression with values in GROUP BY.
+    # Compute these in an inner query: PostgreSQL does not recognise an expression with values in GROUP BY.
     facts = (
         select(
             field("tool").label("tool"),
