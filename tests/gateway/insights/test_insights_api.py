@@ -74,7 +74,10 @@ async def test_own_figures_of_a_shared_request_do_not_name_the_other_approver(st
     request = await rig.decided({"amount": 20, "to": "Zoe"})
     await rig.answer(request, "bo")
     await rig.index()
-    assert (await get(rig, "ana")).json()["by_person"] == []
+    for by_person in (False, True):
+        rig.catalog = dataclasses.replace(rig.catalog, insights_by_person=by_person)
+        body = (await get(rig, "ana")).json()
+        assert (rates(body["by_tool"]), body["by_person"]) == ({"pay": (1, 0)}, [])
     assert rates((await get(rig, "bo")).json()["by_person"]) == {"bo": (1, 0)}
 
 

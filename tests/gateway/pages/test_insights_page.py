@@ -1,9 +1,10 @@
 import dataclasses
 
 import pytest
-from gateway_login import answered, as_person, browser, words
+from gateway_login import answered, as_person, asked_of, browser, locked_rig, sign_in, token_of, words
 from gateway_rig import GatewayRig
 
+from signoff.contracts.person import Person
 from signoff.gateway.history.request_indexer import RequestIndexer
 from signoff.gateway.insights import figures
 from signoff.gateway.pages.insights.insight_view import Bar, make_bars
@@ -57,6 +58,35 @@ async def test_course_lists_the_steps_of_a_request(rig: GatewayRig) -> None:
         assert "Answer of Approver in the inbox: Denied" in shown
         assert shown.index("Requested for Guest") < shown.index("Answer of Approver")
         assert (await page.get("/approvals/main.x.y.c1.1/course")).status_code == 404
+
+
+async def test_only_readers_of_a_request_see_its_course(rig: GatewayRig) -> None:
+    people = (
+        Person(id="ana", roles=("approvers",)),
+        Person(id="guest"),
+        Person(id="olga", roles=("auditor",)),
+        Person(id="eve"),
+        Person(id="zoe", tenant="acme", roles=("auditor", "approvers")),
+    )
+    locked = locked_rig(rig, people=people)
+    approval = await asked_of(locked)
+    found = {}
+    for person in people:
+        async with browser(locked) as page:
+            await sign_in(page, await token_of(locked, person.id, "read", tenant=person.tenant))
+            found[person.id] = (await page.get(f"/approvals/{approval}/course")).status_code
+    assert found == {"ana": 200, "guest": 200, "olga": 200, "eve": 404, "zoe": 404}
+
+
+async def test_page_of_a_person_without_a_reading_role_has_their_own_figures(rig: GatewayRig) -> None:
+    locked = locked_rig(rig, people=(Person(id="eve"),))
+    async with browser(locked) as page:
+        assert (await page.get("/insights")).status_code in (302, 303)
+        await sign_in(page, await token_of(locked, "eve", "read"))
+        shown = words((await page.get("/insights")).text)
+    assert "Figures of the requests that you answered or may answer" in shown
+    assert "No decisions in this time" in shown
+    assert "Who can approve" not in shown
 
 
 def test_bars_lie_in_a_row_and_keep_a_visible_length() -> None:

@@ -44,12 +44,14 @@ def count_past(
     if postgresql:
         # As for searches: the planner would read the whole table.
         connection.execute(text("SET LOCAL enable_seqscan = off"))
-    newest = select_past(connection, wanted, PAST_REQUESTS.c.number, PAST_REQUESTS.c.body)
+    written = PAST_REQUESTS.c.body
+    # Parse each body once: PostgreSQL would parse it again for each field.
+    parsed = cast(written, JSONB).label("body") if postgresql else written
+    newest = select_past(connection, wanted, PAST_REQUESTS.c.number, parsed)
     rows = newest.order_by(place_of(connection).desc()).limit(limit).subquery().c
-    body = cast(rows.body, JSONB) if postgresql else rows.body
 
     def field(name: str) -> Any:
-        return body[name].astext if postgresql else func.json_extract(body, f"$.{name}")
+        return rows.body[name].astext if postgresql else func.json_extract(rows.body, f"$.{name}")
 
     decider = func.coalesce(field("decided_by"), "")
     person = decider if persons is None else case((decider.in_(persons), decider), else_="")
