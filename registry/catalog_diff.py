@@ -28,6 +28,7 @@ _SETTINGS: Final = (
     "destinations",
     "observer",
     "routing",
+    "insights",
 )
 _NESTED: Final = ("requires_approval", "limits", "capabilities", "options")
 _SIGNS: Final = {"added": "+", "removed": "-", "changed": "~"}
@@ -72,7 +73,7 @@ class CatalogChange(BaseModel):
 class CatalogDiff(BaseModel):
     """Every change from one catalog to another, by section and name.
 
-    The hashes are equal if only people, subscriptions or the functions of the same declaration differ.
+    The hashes are equal if only people, subscriptions, insights or the functions of the same declaration differ.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -48,7 +48,7 @@ def normal_form(catalog: Catalog) -> dict[str, Any]:
         "routing": _fields(catalog.channels.routing),
         "subscriptions": {each.name: _declared_fields(each) for each in catalog.subscriptions.values()},
         "mcp_servers": {each.name: _server(each) for each in catalog.mcp_servers.values()},
-        **({"insights": {"by_person": True}} if catalog.insights_by_person else {}),
+        "insights": {"by_person": True} if catalog.insights_by_person else {},
     }
 
 

@@ -70,7 +70,7 @@ def count_past(
         .subquery()
         .c
     )
-    return [PastCount(*row) for row in connection.execute(select(*facts, func.count()).group_by(*facts))]
+    return [PastCount._make(row) for row in connection.execute(select(*facts, func.count()).group_by(*facts))]
 
 
 def _opened_at(written: Any, *, postgresql: bool) -> Any:
