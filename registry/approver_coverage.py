@@ -39,9 +39,9 @@ def check_approver_coverage(
 def find_holes(
     catalog: Catalog, people: Sequence[Person], *, by_login: Collection[str] = ()
 ) -> dict[str, tuple[str, ...]]:
-    """Return, by tool, why the active `people` of one tenant cannot decide every request, a sentence each.
+    """Return, by tool, why active `people` of one tenant cannot decide every request.
 
-    Tools without such a reason are left out. `by_login` is as in `check_approver_coverage`.
+    `by_login` is as in `check_approver_coverage`.
     """
     active = [person for person in people if person.active]
     found = {

@@ -113,7 +113,6 @@ class Share(FrozenModel):
     """A number of requests or people with one property."""
 
     name: str
-    """The property: an age, a channel or an approver entry."""
     count: int
 
 
@@ -121,11 +120,10 @@ class DecisionRate(FrozenModel):
     """The decisions of one tool, rule or person."""
 
     name: str
-    """The tool's name, the rule's label or the person's id."""
+    """A tool's name, a rule's label or a person's id."""
     approved: int
     denied: int
     unanswered: int = 0
-    """Requests that expired."""
 
 
 class WaitingFigures(FrozenModel):
@@ -133,30 +131,26 @@ class WaitingFigures(FrozenModel):
 
     count: int
     more: bool = False
-    """True if there are more than `count`, which stops there."""
+    """True if there are more than `count`."""
     expiring: int = 0
-    """Those with a deadline within 24 hours."""
     oldest: float | None = None
-    """Seconds since the oldest was asked."""
     by_age: tuple[Share, ...] = ()
-    """By age: `1h`, `4h`, `1d` or less, else `more`."""
+    """Up to `1h`, `4h`, `1d`, or `more`."""
     by_approver: tuple[Share, ...] = ()
-    """By approver entry, the most first. A request may count for several."""
+    """A request may count for several entries."""
 
 
 class InsightWarning(FrozenModel):
     """A figure that needs attention."""
 
     kind: Literal["fast", "unanswered"]
-    """`fast`: most approvals came within `seconds`. `unanswered`: many requests expired."""
+    """`fast`: approved within `seconds`. `unanswered`: expired."""
     tool: str = ""
-    """The tool concerned, or ""."""
     person: str = ""
-    """The id of the person concerned, or ""."""
+    """The person's id, or ""."""
     percent: int
-    """The share of the tool's or person's requests, rounded down."""
+    """Of `count`, rounded down."""
     count: int
-    """The number of all its requests."""
     seconds: int = 0
 
 
@@ -165,40 +159,34 @@ class ApproverCoverage(FrozenModel):
 
     tool: str
     approvers: tuple[Share, ...]
-    """The number of active people by approver entry."""
     quorum: int = 1
-    """The number of approvals needed."""
     holes: tuple[str, ...] = ()
-    """Why the declared people cannot decide every request, a sentence each."""
+    """Why they cannot decide every request, a sentence each."""
 
 
 class Insights(FrozenModel):
-    """Figures about requests, as far as their reader may see them."""
+    """Figures about requests."""
 
     days: int
-    """The figures are about decisions of so many days."""
     every: bool
-    """True for all requests of the tenant, false for requests that the reader answered or may answer."""
+    """False: only requests that the reader answered or may answer."""
     waiting: WaitingFigures
     approved: int = 0
     denied: int = 0
     unanswered: int = 0
-    """Requests that expired."""
     more: bool = False
-    """True if there were more requests: only the newest count."""
+    """True if older requests do not count."""
     p50: float | None = None
-    """Seconds within which half of the decisions were made. `None` without decisions."""
+    """Seconds to decide. `None` without decisions."""
     p95: float | None = None
-    """Seconds within which 95 % of the decisions were made."""
     by_tool: tuple[DecisionRate, ...] = ()
     by_rule: tuple[DecisionRate, ...] = ()
     by_person: tuple[DecisionRate, ...] = ()
-    """By the person with the deciding answer. Other people only if the manifest permits it."""
+    """By the person with the deciding answer."""
     by_channel: tuple[Share, ...] = ()
-    """Decisions by channel."""
     warnings: tuple[InsightWarning, ...] = ()
     coverage: tuple[ApproverCoverage, ...] = ()
-    """Each tool that may ask. Only for readers of all requests."""
+    """Only for readers of all requests."""
 
 
 class TurnRow(FrozenModel):

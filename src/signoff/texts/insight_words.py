@@ -7,7 +7,6 @@ from signoff.texts.formatter import Formatter
 
 
 def warning_words(warning: InsightWarning, name: str, formatter: Formatter) -> str:
-    """`name` is the shown name of its tool or person."""
     kind = f"fast_{'person' if warning.person else 'tool'}" if warning.kind == "fast" else warning.kind
     return formatter.text(
         f"insights.warn.{kind}",

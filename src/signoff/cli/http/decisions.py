@@ -1,4 +1,4 @@
-"""`decisions list`, `decisions export` and `decisions stats`: past requests and figures about them."""
+"""`decisions list`, `export` and `stats`: past requests."""
 
 import sys
 from collections.abc import AsyncGenerator, Sequence

@@ -35,7 +35,6 @@ Would = Literal["run", "ask", "deny", "unknown"]
 
 _SIGNS: Final[Mapping[Would, str]] = {"run": "█", "ask": "▒", "deny": "·"}
 _BAR_CHARS: Final = 24
-"""The length of the longest bar. A part with calls has at least one character."""
 _NOT_LOOKED_AT: Final = (
     "not looked at: whether a tool was there, within its hours, used up or frozen, and answers that people had "
     "remembered"
@@ -165,7 +164,6 @@ def _tried_words(tried: list[SimulatedCall]) -> list[RenderableType]:
 
 
 def _draw_bars(known: list[SimulatedCall]) -> Table:
-    """Draw a bar for each tool, with parts for calls that would run, ask or be denied. The most calls come first."""
     tools: dict[str, Counter[Would]] = {}
     for each in known:
         tools.setdefault(each.past.tool, Counter())[each.would] += 1

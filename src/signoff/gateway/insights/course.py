@@ -1,4 +1,4 @@
-"""The course of one request: the steps of its life, in order of time. Pure."""
+"""Lists the steps of one request in order of time. Pure."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -27,21 +27,16 @@ class CourseStep:
     at: datetime
     kind: CourseKind
     who: str = ""
-    """The person's id."""
     channel: str = ""
     word: str = ""
-    """The verdict, the end state, or the code of the tool's outcome."""
+    """The verdict, end state or outcome."""
     number: int = 0
-    """The revision of a question that was asked again."""
 
 
 def course_of(
     records: Iterable[Record], cards: Iterable[DeliveryRow], approval: str, call: str
 ) -> tuple[CourseStep, ...]:
-    """Return the steps of a request, from the records of its turn and its cards on channels.
-
-    Leaves out other requests of the turn, records that only their turn reports, and answers that did not count.
-    """
+    """Leaves out other requests of the turn, records that only their turn reports, and answers that did not count."""
     found = [*_from_records(records, approval, call), *_from_cards(cards)]
     return tuple(sorted(found, key=lambda step: step.at))
 

@@ -11,14 +11,12 @@ from signoff.store.history.past_counts import PastCount
 
 SOON: Final = timedelta(hours=24)
 FAST_SECONDS: Final = 3
-"""A person who approves within this time can hardly have read the card."""
+"""Too short to read a card."""
 FAST_PERCENT: Final = 90
 FAST_LEAST: Final = 50
-"""Decisions below which quick approvals are no warning."""
 UNANSWERED_PERCENT: Final = 10
 UNANSWERED_LEAST: Final = 5
 LISTED_NAMES: Final = 50
-"""Rows of one table."""
 _AGES: Final = (("1h", 3_600.0), ("4h", 14_400.0), ("1d", 86_400.0), ("more", math.inf))
 _DECIDED: Final = ("approved", "denied")
 _NAMED: Final = "global:"
@@ -27,7 +25,7 @@ _NAMED: Final = "global:"
 def waiting_figures(
     cards: Sequence[WaitingCard], now: datetime, *, limit: int, persons: Collection[str] | None
 ) -> WaitingFigures:
-    """`cards` are at most `limit` and one more. Names `persons` alone among approvers, or all of them with `None`."""
+    """`cards` are at most `limit` and one more. Among approvers, names `persons` alone, or all with `None`."""
     counted = cards[:limit]
     ages = [max(0.0, (now - card.opened_at).total_seconds()) for card in counted if card.opened_at is not None]
     entries = Counter(entry for card in counted for entry in set(card.approvers) if _is_shown(entry, persons))
@@ -54,7 +52,7 @@ def _is_shown(entry: str, persons: Collection[str] | None) -> bool:
 
 
 def decision_rates(counts: Iterable[PastCount], name_of: Callable[[PastCount], str]) -> tuple[DecisionRate, ...]:
-    """Return a row for each name except "", the most requests first, at most `LISTED_NAMES`."""
+    """Return a row for each name except "", the most requests first."""
     found: dict[str, Counter[str]] = {}
     for each in counts:
         if name := name_of(each):
@@ -70,7 +68,6 @@ def decision_rates(counts: Iterable[PastCount], name_of: Callable[[PastCount], s
 
 
 def rule_name(count: PastCount) -> str:
-    """Return the global rule, or the tool with the rule of its policy, or "" if the rule is unknown."""
     if not count.rule or count.rule.startswith(_NAMED):
         return count.rule
     return f"{count.tool}: {count.rule}"
@@ -94,7 +91,7 @@ def total_of(counts: Iterable[PastCount], *states: str) -> int:
 
 
 def seconds_to_decide(counts: Iterable[PastCount], percent: int) -> float | None:
-    """Return the seconds within which `percent` of the decisions were made. `None` without decisions."""
+    """Return a percentile of the decisions. `None` without decisions."""
     found = Counter[int]()
     for each in counts:
         if each.state in _DECIDED and each.seconds is not None:
@@ -108,7 +105,6 @@ def seconds_to_decide(counts: Iterable[PastCount], percent: int) -> float | None
 
 
 def find_warnings(counts: Sequence[PastCount]) -> tuple[InsightWarning, ...]:
-    """Warn of tools and people with quick approvals, and of tools with unanswered requests."""
     tools: dict[str, list[PastCount]] = {}
     people: dict[str, list[PastCount]] = {}
     for each in counts:

@@ -29,11 +29,10 @@ from signoff.store.history.past_requests import PastSearch
 from signoff.store.history.search_words import mark
 
 DAYS: Final = (7, 30, 90)
-"""The spans of figures."""
 
 
 class InsightReader:
-    """Reads the figures of one tenant for `person`. `None` is an anonymous caller, as in development alone."""
+    """Reads a tenant's figures for `person`. `None` is an anonymous caller in development."""
 
     def __init__(self, deps: GatewayDeps, tenant: str, person: Person | None) -> None:
         self._deps = deps
@@ -72,7 +71,7 @@ class InsightReader:
 
     @property
     def _named(self) -> Collection[str] | None:
-        """The people whose figures the reader may see. `None`: everybody's."""
+        """The people whose figures the reader may see. `None`: all."""
         if self._reads_all and self._deps.catalog.insights_by_person:
             return None
         return frozenset(() if self._person is None else (self._person.id,))

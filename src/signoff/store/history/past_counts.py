@@ -9,8 +9,6 @@ from sqlalchemy.dialects.postgresql import JSONB
 from signoff.store.history.past_requests import SLOTS, PastSearch, place_of, select_past
 from signoff.store.tables import PAST_REQUESTS
 
-COUNTED_PAST: Final = 20_000
-"""The newest requests that count."""
 _JULIAN_EPOCH: Final = 2_440_587.5
 _DAY_MILLIS: Final = 86_400_000
 _SECOND_MILLIS: Final = 1_000
@@ -24,10 +22,10 @@ class PastCount(NamedTuple):
     """The label of the rule that asked, or ""."""
     state: str
     person: str
-    """The id of the person with the deciding answer. "" if there is none, or if the reader may not see it."""
+    """The deciding person's id. "" if there is none, or if the reader may not see it."""
     channel: str
     seconds: int | None
-    """From the question to its end, rounded up. `None` if the start is unknown."""
+    """To the end, rounded up. `None` if the start is unknown."""
     requests: int
 
 
@@ -74,7 +72,6 @@ def count_past(
 
 
 def _opened_at(written: Any, *, postgresql: bool) -> Any:
-    """Return the milliseconds since 1970 of a time in ISO 8601."""
     if postgresql:
         return cast(extract("epoch", cast(written, DateTime(timezone=True))) * _SECOND_MILLIS, BigInteger)
     return cast(func.round((func.julianday(written) - _JULIAN_EPOCH) * _DAY_MILLIS), BigInteger)

@@ -249,7 +249,6 @@ def settle_due(connection: Connection, approval: str, again: datetime | None) ->
 
 
 def place_of(connection: Connection) -> Any:
-    """Return the column with the place of a row of `select_past`."""
     return _PLACE if connection.dialect.name == "sqlite" else _PAST.number
 
 
@@ -261,7 +260,6 @@ def _count(connection: Connection, wanted: PastSearch, limit: int, before: int |
 
 
 def select_past(connection: Connection, wanted: PastSearch, *columns: Any) -> Select[Any]:
-    """Select the rows that match, in any order."""
     query = select(*columns)
     if connection.dialect.name == "sqlite":
         named = " AND ".join(f"({' OR '.join(_quoted(group, DOUBLE))})" for group in wanted.groups)

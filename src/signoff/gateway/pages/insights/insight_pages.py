@@ -1,4 +1,4 @@
-"""Serves the page of figures, and the page with the course of one request."""
+"""Serves the pages of figures and of a request's course."""
 
 from collections import Counter
 from typing import Final
@@ -27,7 +27,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.api_route("/insights", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
 async def show_insights(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Show figures of the requests that the visitor may read, as bars and as tables."""
+    """Show the visitor's figures, as bars and tables."""
     days = next((each for each in DAYS if str(each) == request.query_params.get("days")), _DEFAULT_DAYS)
     reader = InsightReader(site.deps, visitor.person.tenant, visitor.person)
     found = await site.deps.lists.share(visitor.person, (), ("page insights", days), lambda: reader.read(days))
@@ -92,7 +92,7 @@ def _warnings(site: Site, visitor: Visitor, found: Insights) -> list[str]:
 
 
 def _tool_titles(site: Site) -> dict[str, str]:
-    """Return the titles that only one tool has."""
+    """Leaves out titles of several tools."""
     titles = {tool.name: tool.title for tool in site.deps.catalog.every_tool if tool.title}
     found = Counter(titles.values())
     return {name: title for name, title in titles.items() if found[title] == 1}

@@ -1,4 +1,4 @@
-"""Describes figures and the course of a request for the pages: bars, names and words."""
+"""Describes figures and courses for the pages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +12,11 @@ from signoff.texts.formatter import FormattedTime, Formatter
 from signoff.texts.insight_words import rate_words
 
 WIDTH: Final = 100
-"""The length of the longest bar."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A part of a bar, from its start, and its tone: `good`, `bad`, `grey` or `wait`."""
+    """A part of a bar."""
 
     start: int
     length: int
@@ -53,7 +52,6 @@ class CourseRow:
 
 
 def rate_rows(rates: Sequence[DecisionRate], names: dict[str, str]) -> list[RateRow]:
-    """`names` are the shown names of tools or people."""
     most = max((each.approved + each.denied + each.unanswered for each in rates), default=0)
     return [
         RateRow(
@@ -74,14 +72,14 @@ def share_rows(shares: Sequence[Share], names: dict[str, str], tone: str = "wait
 
 
 def coverage_rows(coverage: Sequence[ApproverCoverage]) -> list[tuple[ApproverCoverage, list[int | None]]]:
-    """Return each tool with its people for each entry of any tool. `None`: the tool does not ask the entry."""
+    """Count each tool's people by every entry of the matrix. `None`: the tool does not ask it."""
     entries = dict.fromkeys(each.name for row in coverage for each in row.approvers)
     counts = [(row, {each.name: each.count for each in row.approvers}) for row in coverage]
     return [(row, [found.get(entry) for entry in entries]) for row, found in counts]
 
 
 def make_bars(most: int, *parts: tuple[int, str]) -> tuple[Bar, ...]:
-    """Return the parts of one bar in a row, each as long as its number. `most` is the number of the longest bar."""
+    """`most` is the number of the longest bar."""
     bars: list[Bar] = []
     seen = 0
     for number, tone in parts:
@@ -97,7 +95,6 @@ def channel_names(insights: Insights, language: str) -> dict[str, str]:
 
 
 def course_row(step: CourseStep, name: str, formatter: Formatter) -> CourseRow:
-    """`name` is the shown name of its person."""
     where = where_words(step.channel, formatter.language) if step.channel else ""
     word = formatter.text(f"state.{step.word}") if has_text(f"state.{step.word}") else _code(step.word, formatter)
     words = formatter.text(f"course.{step.kind}", who=name, where=where, word=word, number=step.number)
