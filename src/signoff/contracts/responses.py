@@ -149,7 +149,7 @@ class InsightWarning(FrozenModel):
     person: str = ""
     """The person's id, or ""."""
     percent: int
-    """Of `count`, rounded down."""
+    """The share of `count`, rounded down."""
     count: int
     seconds: int = 0
 

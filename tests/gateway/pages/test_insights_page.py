@@ -89,6 +89,18 @@ async def test_page_of_a_person_without_a_reading_role_has_their_own_figures(rig
     assert "Who can approve" not in shown
 
 
+async def test_matrix_marks_tools_without_enough_approvers(rig: GatewayRig) -> None:
+    people = (Person(id="olga", roles=("auditor",)), Person(id="fin", roles=("finance",)))
+    locked = locked_rig(rig, people=people)
+    async with browser(locked) as page:
+        await sign_in(page, await token_of(locked, "olga", "read"))
+        answer = await page.get("/insights")
+    rows = [words(row) for row in answer.text.split("<tr") if 'scope="row"><code>' in row]
+    (both,) = (row for row in rows if " both " in row)
+    assert "too few people needs 2 people to approve, but a tenant has at most 1" in both
+    assert answer.text.count('class="hole"') == len(rows)
+
+
 def test_bars_lie_in_a_row_and_keep_a_visible_length() -> None:
     assert make_bars(200, (100, "good"), (1, "bad"), (0, "grey")) == (Bar(0, 50, "good"), Bar(50, 1, "bad"))
     assert make_bars(0, (0, "good")) == ()
