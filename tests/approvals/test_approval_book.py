@@ -1,15 +1,17 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from some import some
 from tables import table
 
 from signoff.approvals import deadlines
-from signoff.approvals.approval_book import ApprovalBook, malformed_receipt
+from signoff.approvals.approval_book import ApprovalBook, malformed_receipt, read_decision
 from signoff.contracts.activity_messages import AnswersReply, Wake
 from signoff.contracts.approval import ApprovalState, Settlement, TurnQuestion
+from signoff.contracts.decision import Decision
 from signoff.contracts.limits import REFUSALS_KEPT
 from signoff.contracts.receipt import Receipt
 from signoff.testing import a_decision
@@ -19,6 +21,7 @@ LATER = NOW + timedelta(minutes=5)
 ID, OTHER = "main.s.t.c1.1", "main.s.t.c1.2"
 HOUR = timedelta(hours=1)
 UNKNOWN = Receipt(status="refused", code="unknown", approval_id="x.y", message="no such request in this turn")
+STALE = Receipt(status="refused", code="stale", approval_id=ID, state="pending")
 YES = Settlement(state="approved", decided_by="ana", decided_name="Ana", decided_at=LATER, reason="fine")
 
 
@@ -107,14 +110,14 @@ def test_wake_of_a_pending_question_needs_a_look() -> None:
     assert made.known_reply(wake()) is None
     made.take(question(), reply(1, Settlement()), NOW)
     assert made.known_reply(wake()) is None
-    assert some(made.known_reply(wake(), looked=True)).status == "accepted"
+    assert made.known_reply(wake(), looked=True) == Receipt(status="accepted", approval_id=ID, state="pending")
     assert made.known_reply(wake(2), looked=True) is None
 
 
 def test_wake_for_an_answer_that_the_turn_never_read_is_refused() -> None:
     made = book()
     assert some(made.known_reply(wake(approval_id="x.y"))) == UNKNOWN
-    assert some(made.known_reply(wake(revision=2))).code == "stale"
+    assert made.known_reply(wake(revision=2)) == STALE
     made.cancel(ID, "guest", "", NOW)
     assert some(made.known_reply(wake())).code == "cancelled"
 
@@ -169,15 +172,56 @@ def test_lapsed_approval_is_reported_as_stale() -> None:
     assert made.receipt("x.y") == UNKNOWN
 
 
+WITHDRAWAL = malformed_receipt("`verdict`: a withdrawal is not a decision; use `cancel`", ID)
+
+
 @table(
-    ("fields", "code"),
-    ({"approval_id": "x.y"}, "unknown"),
-    ({"revision": 2}, "stale"),
-    ({"question_hash": "other"}, "stale"),
-    ({"verdict": "withdrawn"}, "malformed"),
+    ("fields", "receipt"),
+    ({"approval_id": "x.y"}, UNKNOWN),
+    ({"revision": 2}, STALE),
+    ({"question_hash": "other"}, STALE),
+    ({"verdict": "withdrawn"}, WITHDRAWAL),
 )
-def test_raw_answer_to_another_question_needs_no_look(fields: dict[str, Any], code: str) -> None:
-    assert some(book().untakable(a_decision(**fields))).code == code
+def test_raw_answer_to_another_question_needs_no_look(fields: dict[str, Any], receipt: Receipt) -> None:
+    assert book().untakable(a_decision(**fields)) == receipt
+
+
+def test_raw_answer_without_a_revision_means_the_first_one() -> None:
+    assert book().untakable(a_decision(revision=None)) is None
+    assert book(revision=2).untakable(a_decision(revision=None)) == STALE
+
+
+def test_receipt_of_a_raw_answer_belongs_to_its_revision() -> None:
+    made = book(revision=2)
+    made.keep_receipt(a_decision(delivery_id="d1", revision=None), Receipt(status="accepted", approval_id=ID))
+    assert some(made.untakable(a_decision(delivery_id="d1", revision=1))).code == "duplicate"
+    assert made.untakable(a_decision(delivery_id="d1", revision=2)) is None
+
+
+def test_accepted_edit_counts_while_its_question_waits() -> None:
+    made = book()
+    assert made.edited_receipt(ID) == Receipt(status="counted", approval_id=ID, state="pending")
+    made.take(question(), reply(), LATER)
+    assert made.edited_receipt(ID) == Receipt(
+        status="accepted", approval_id=ID, state="approved", verdict="approved", decided_by="ana", decided_name="Ana",
+        decided_at=LATER, reason="fine",
+    )  # fmt: skip
+
+
+def test_timed_event_after_the_end_adds_no_entry() -> None:
+    made = book()
+    due = some(deadlines.next_event(some(made.get(ID))))
+    made.cancel(ID, "guest", "enough", NOW)
+    made.apply_due_event(ID, due, LATER)
+    assert [each.kind for each in made.unwritten.take()] == ["ending"]
+
+
+def test_decision_nested_too_deeply_for_its_reader_is_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_deep(_: Any) -> Decision:
+        raise RecursionError
+
+    monkeypatch.setattr(Decision, "model_validate", too_deep)
+    assert read_decision([{"approval_id": ID}]) == malformed_receipt("a decision is one JSON object", ID)
 
 
 def test_raw_answer_to_a_pending_question_needs_a_look() -> None:

@@ -12,13 +12,22 @@ from tables import table
 from signoff.approvals import audit_events, call_events
 from signoff.approvals.audit_buffer import fold_facts, unfold_facts
 from signoff.contracts.activity_messages import Authority, GateDecision
-from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGroup, Card, CardRow, Vote
+from signoff.contracts.approval import (
+    AppliedTerm,
+    ApprovalRequest,
+    ApproverGroup,
+    Card,
+    CardRow,
+    RequestMessage,
+    Vote,
+)
 from signoff.contracts.audit import AuditEntry, AuditKind
-from signoff.contracts.call import CallContext, CallOutcome, RuleReference, RunRight, ToolDenied
-from signoff.contracts.content import BlobRef, Content
+from signoff.contracts.call import CallContext, CallOutcome, LateReport, Place, RuleReference, RunRight, ToolDenied
+from signoff.contracts.content import BlobRef, Content, Remark
 from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Principal
+from signoff.contracts.preview import PreviewReference
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import SessionEvent
 from signoff.contracts.updates import Updates
@@ -762,3 +771,90 @@ FREEZE = {"reason": "alarm", "channel": "", "tools": [], "until": None, "people"
 )  # fmt: skip
 def test_act_without_a_turn_is_in_the_stream_of_its_tenant(built: Built, expected: AuditEntry) -> None:
     assert built() == expected
+
+
+REMARKS = ("asked again", Remark.of("changed", names=("to", "by")))
+REMARK_FACTS = ["asked again", {"code": "changed", "values": {"names": ["to", "by"]}}]
+
+
+def test_question_entry_has_the_notes_of_the_card() -> None:
+    facts = audit_events.question_entry(request(card=replace(CARD, notes=REMARKS)), AT).data
+    assert facts["notes"] == REMARK_FACTS
+    assert facts["note"] == "the tool changed"
+
+
+@table(
+    ("preview", "fact"),
+    (None, {}),
+    (PreviewReference(sha256=BODY, bound=DIGEST), {"preview": BODY}),
+    (PreviewReference(fault="slow"), {"preview": "slow"}),
+)
+def test_question_entry_has_the_hash_of_the_preview_or_its_fault(
+    preview: PreviewReference | None, fact: dict[str, str]
+) -> None:
+    expected = entry("request", f"request/{ID}/1/{DIGEST_START}", **REQUEST_FACTS, revision=1, **fact)
+    assert audit_events.question_entry(request(preview=preview), AT) == expected
+
+
+ASKED = RequestMessage(number=3, by="approver", text="Why now?", revision=2, subject="ana", channel="inbox")
+SAID = RequestMessage(number=4, by="agent", text="It is due.", revision=2)
+
+
+@table(
+    ("message", "subject", "facts"),
+    (ASKED, "ana", {"number": 3, "by": "approver", "channel": "inbox", "text": sha256("Why now?")}),
+    (SAID, "guest", {"number": 4, "by": "agent", "text": sha256("It is due.")}),
+    (replace(SAID, subject="ana"), "guest", {"number": 4, "by": "agent", "text": sha256("It is due.")}),
+)
+def test_message_entry_names_its_author_and_binds_its_text(
+    message: RequestMessage, subject: str, facts: dict[str, Any]
+) -> None:
+    made = audit_events.message_entry(request(), message.number, message, AT)
+    key = f"message/{ID}/{message.number}"
+    assert made == entry("message", key, subject, approval=ID, revision=2, **facts)
+
+
+def test_message_about_a_request_without_a_turn_is_in_the_stream_of_its_tenant() -> None:
+    made = audit_events.message_entry(request(id="acme.s1"), 3, ASKED, AT)
+    assert (made.stream, made.tenant) == ("admin/acme", "acme")
+
+
+def test_attempt_entry_names_the_next_approver_of_a_hand_on() -> None:
+    handed = replace(BARE, verdict="handed_on", delivery_id="d8", to="cy")
+    assert audit_events.attempt_entry(handed, ACCEPTED, AT).data["to"] == "cy"
+    long = audit_events.attempt_entry(replace(handed, to="x" * 201), ACCEPTED, AT)
+    assert long.data["to"] == "x" * 200
+    assert "to" not in audit_events.attempt_entry(BARE, ACCEPTED, AT).data
+
+
+def test_attempt_entry_has_the_remarks_on_a_refused_edit() -> None:
+    refused = replace(NOT_EDITABLE, remarks=REMARKS)
+    assert audit_events.attempt_entry(BARE, refused, AT).data["remarks"] == REMARK_FACTS
+
+
+def test_move_entry_has_both_steps_of_the_route() -> None:
+    made = audit_events.move_entry(replace(CTX, route="order", step="choose"), "pay", 3, AT)
+    facts = {"moved": "pay", "route": "order", "from": "choose", "completion": 3}
+    assert made == entry("turn", "turn/moved/3/choose/pay", **facts)
+
+
+def test_proposal_of_a_stand_in_model_names_it() -> None:
+    made = call_events.proposed_entry(CTX, CALL, "pay", AT, model="offline")
+    assert made.data == OF_CALL | {"actor": "desk", "model": "offline"}
+
+
+def test_outcome_entry_has_the_next_step_of_the_route() -> None:
+    moved = replace(RESULT, place=Place(actor="desk", route="order", step="pay"))
+    assert call_events.finished_entry(CTX, moved, "k9", AT).data["next_step"] == "pay"
+    assert "next_step" not in call_events.finished_entry(CTX, RESULT, "k9", AT).data
+
+
+def test_outcome_without_a_run_has_only_its_code_in_the_key() -> None:
+    assert call_events.finished_entry(CTX, RESULT, "", AT).key == f"outcome/{CALL}//ok"
+
+
+def test_late_report_entry_has_the_reported_outcome_and_binds_its_text() -> None:
+    report = LateReport(code="ok", text="paid", at=AT)
+    made = call_events.late_report_entry(CTX, CALL, "pay", "k-ticket", DIGEST, report)
+    facts = {"ticket": "k-ticket", "reported": "ok", "value": sha256("paid"), "digest": DIGEST}
+    assert made == entry("in_doubt", f"late/{CALL}/k-ticket", **OF_CALL, **facts)

@@ -2,8 +2,18 @@ from typing import Any
 
 from tables import table
 
+from signoff.approvals.argument_rows import UNDECLARED
 from signoff.approvals.card import render_card
-from signoff.approvals.confirmation import is_confirmed, is_money, is_number, missing_words, needs_typing, row_to_type
+from signoff.approvals.confirmation import (
+    counts,
+    is_confirmed,
+    is_currency,
+    is_money,
+    is_number,
+    missing_words,
+    needs_typing,
+    row_to_type,
+)
 from signoff.contracts.approval import ApprovalRequest, CardRow
 from signoff.contracts.content import Content
 from signoff.testing import a_request
@@ -118,3 +128,62 @@ def test_typed_confirmation_is_required_by_option_or_strongest_assurance(fields:
 def test_money_is_recognised_by_format_and_name(name: str, kind: str, number: bool, money: bool) -> None:
     row = CardRow(name=name, label=name.title(), value="5", format=kind)
     assert (is_number(row), is_money(row)) == (number, money)
+
+
+@table(
+    ("name", "expected"),
+    ("quantity", True),
+    ("paid", True),
+    ("items.0.quantity", True),
+    ("order.total", True),
+    ("id", False),
+    ("order.id", False),
+    ("orders.0.lines.2.id", False),
+    ("user_id", False),
+    ("User_ID", False),
+    ("zip-code", False),
+    ("account-balance", False),
+    ("customerId", False),
+    ("orderNo", False),
+    ("orderNr", False),
+    ("0", True),
+)
+def test_number_in_an_identifier_counts_nothing(name: str, expected: bool) -> None:
+    assert counts(name) is expected
+
+
+def currency_row(name: str = "currency", value: str = "EUR", **fields: Any) -> CardRow:
+    return CardRow(**{"name": name, "label": "Currency", "value": value} | fields)
+
+
+@table(
+    "row",
+    currency_row(),
+    currency_row("Currency"),
+    currency_row("currencyCode"),
+    currency_row("order.price.currency"),
+    currency_row("order.currencyCode"),
+    currency_row("unit", format="currency-code"),
+)
+def test_declared_currency_code_is_the_currency(row: CardRow) -> None:
+    assert is_currency(row)
+
+
+@table(
+    "row",
+    currency_row("to", "ANA"),
+    currency_row("currency.to", "ANA"),
+    currency_row(value="euros"),
+    currency_row(value="EURO"),
+    currency_row(secret=True),
+    currency_row(label=f"Currency {UNDECLARED}"),
+    currency_row("unit", "EUR", format="currency-code", label=f"Unit {UNDECLARED}"),
+)
+def test_other_hidden_or_undeclared_value_is_no_currency(row: CardRow) -> None:
+    assert not is_currency(row)
+
+
+def test_digits_in_a_declared_text_are_no_amount() -> None:
+    account = asked({"account": "0950"}, schema={"properties": {"account": {"type": "string"}}})
+    assert is_confirmed(account, "0950")
+    assert not is_confirmed(account, "950")

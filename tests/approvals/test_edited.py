@@ -139,6 +139,7 @@ def test_pending_edits_are_those_that_may_still_replace_the_question() -> None:
     assert pending_edits(waiting, waiting, answers.answers) == [own]
     assert pending_edits(waiting, made, answers.answers) == [own]
     assert pending_edits(waiting, replace(made, edit_delivery="of another"), answers.answers) == []
+    assert pending_edits(waiting, replace(made, edit_of=2), answers.answers) == []
     assert pending_edits(waiting, waiting, [own._replace(void=True)]) == []
     denial = own._replace(number=2, settles=True, vote=replace(own.vote, decision=a_decision(verdict="denied")))
     assert pending_edits(waiting, waiting, [own, denial]) == []

@@ -10,6 +10,7 @@ from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Vote
 from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.limits import REASON_CHARS
+from signoff.contracts.preview import PreviewReference
 from signoff.contracts.receipt import Receipt
 from signoff.formats.replace import replace
 from signoff.testing import a_decision, a_request
@@ -82,6 +83,7 @@ def test_counted_vote_reports_the_missing_approvals() -> None:
     one, first = decide(deadlines.open_request(request(quorum=2), NOW), answer(), ANA, LATER)
     counted = Receipt(status="counted", code="", approval_id=ID, state="pending", votes=1, needed=2)
     assert first == counted
+    assert (one.state, one.decided_by, one.decided_at, one.reason) == ("pending", "", None, "")
     same, again = decide(one, answer(), ANA, LATER)
     assert same is one
     assert again == replace(counted, code="duplicate")
@@ -228,3 +230,62 @@ def test_signature_without_a_time_is_judged_by_now() -> None:
 def test_opened_request_is_pending() -> None:
     assert deadlines.open_request(request(state="lapsed"), NOW).state == "pending"
     assert machine.objection(request(), answer(), LATER) is None
+
+
+@table(("verdict", "code"), ("handed_on", ""), ("added", "duplicate"))
+def test_receipt_of_an_assignment_counts_the_votes_of_the_waiting_request(verdict: str, code: Any) -> None:
+    group = ApproverGroup(of=("role:legal",))
+    asked = deadlines.open_request(request(quorum=3, groups=(group,)), NOW)
+    one, _ = decide(asked, answer(), ANA, LATER)
+    assert machine.assignment_receipt(one, verdict, code) == Receipt(
+        status="accepted", code=code, approval_id=ID, state="pending", verdict=verdict, votes=1, needed=3, open=(group,)
+    )
+
+
+@table(
+    ("verdict", "message"),
+    ("retracted", "`verdict`: only the inbox can undo a denial"),
+    ("handed_on", "`verdict`: use `reassign` or `add_approver`"),
+    ("added", "`verdict`: use `reassign` or `add_approver`"),
+)
+def test_verdict_with_its_own_entrance_is_no_decision(verdict: str, message: str) -> None:
+    receipt = machine.objection(deadlines.open_request(request(), NOW), answer(verdict), NOW)
+    assert receipt is not None
+    assert (receipt.code, receipt.message) == ("malformed", message)
+
+
+@table(
+    ("verdict", "preview", "why"),
+    ("approved", None, "preview"),
+    ("approved", PreviewReference(fault="slow"), "preview"),
+    ("approved", PreviewReference(sha256="a1"), None),
+    ("denied", None, None),
+    ("denied", PreviewReference(fault="slow"), None),
+    ("denied", PreviewReference(sha256="a1"), None),
+)
+def test_approval_needs_a_required_preview_and_a_denial_does_not(
+    verdict: str, preview: PreviewReference | None, why: str | None
+) -> None:
+    asked = deadlines.open_request(request(preview=preview, preview_required=True), NOW)
+    receipt = machine.objection(asked, answer(verdict), NOW)
+    assert (None if receipt is None else receipt.why) == why
+    assert receipt is None or receipt.code == "not_allowed"
+
+
+def test_refusal_has_the_remarks_on_an_edit() -> None:
+    asked = deadlines.open_request(request(), NOW)
+    assert machine.refusal(asked, "not_allowed", remarks=("too large",)).remarks == ("too large",)
+
+
+@table(
+    ("fields", "final"),
+    ({"on_timeout": "deny"}, True),
+    ({"on_timeout": "escalate"}, False),
+    ({"on_timeout": "escalate", "extended": True}, True),
+)
+def test_deadline_is_final_unless_it_may_be_extended(fields: dict[str, Any], final: bool) -> None:
+    assert deadlines.is_final(request(**fields)) is final
+
+
+def test_opened_request_has_its_opening_time() -> None:
+    assert deadlines.open_request(request(), NOW).opened_at == NOW

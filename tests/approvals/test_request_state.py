@@ -11,6 +11,7 @@ from signoff.approvals.digest import call_digest, question_hash
 from signoff.approvals.machine import deciding_votes, settled_receipt
 from signoff.approvals.request_state import (
     StoredAnswer,
+    assigned_hash,
     browser_of,
     edit_stands,
     find_denial,
@@ -23,6 +24,7 @@ from signoff.approvals.request_state import (
 from signoff.contracts.approval import Card, Question, Vote
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision, GrantRequest
+from signoff.contracts.preview import PreviewReference
 from signoff.formats.replace import replace
 from signoff.testing.builders import a_question
 from signoff.texts.endings import closing_words
@@ -312,3 +314,79 @@ def test_deciding_votes_have_the_final_verdict() -> None:
     votes = [an_answer(1, "ana"), an_answer(2, "bo", "denied")]
     request = request_at(question(quorum=2), votes, NOW + 5 * MINUTE)
     assert (request.state, [vote.subject for vote in deciding_votes(request)]) == ("denied", ["bo"])
+
+
+HANDED = an_answer(1, "ana", "handed_on", to="bo")
+ADDED = an_answer(3, "bo", "added", minutes=3, to="cy")
+HANDED_FORM = {
+    "approval_id": ID, "revision": 1, "verdict": "handed_on", "subject": "ana", "to": "bo", "delivery_id": "d1",
+    "received_at": "2030-01-01T12:01:00Z",
+}  # fmt: skip
+ADDED_FORM = {
+    "approval_id": ID, "revision": 1, "verdict": "added", "subject": "bo", "to": "cy", "delivery_id": "d3",
+    "received_at": "2030-01-01T12:03:00Z",
+}  # fmt: skip
+
+
+@table(
+    ("answers", "before", "forms"),
+    ((), None, []),
+    ((an_answer(1, "ana"), an_answer(2, "bo", "denied")), None, []),
+    ((HANDED,), None, [HANDED_FORM]),
+    ((HANDED, an_answer(2, "bo"), ADDED), None, [HANDED_FORM, ADDED_FORM]),
+    ((HANDED, an_answer(2, "bo"), ADDED), 4, [HANDED_FORM, ADDED_FORM]),
+    ((HANDED, an_answer(2, "bo"), ADDED), 3, [HANDED_FORM]),
+    ((HANDED, an_answer(2, "bo"), ADDED), 1, []),
+)
+def test_hash_of_assignments_covers_hand_ons_and_additions_alone(
+    answers: Any, before: int | None, forms: list[dict[str, Any]]
+) -> None:
+    expected = hashlib.sha256(rfc8785.dumps(forms)).hexdigest() if forms else ""
+    assert assigned_hash(answers, before) == expected
+
+
+def test_answer_after_a_hand_on_counts() -> None:
+    request = request_at(question(), (HANDED, an_answer(2, "bo", minutes=2)), NOW + 5 * MINUTE)
+    assert (request.state, request.decided_by) == ("approved", "bo")
+    assert [vote.decision.to for vote in request.assignments] == ["bo"]
+
+
+def test_answer_in_time_counts_after_a_late_one() -> None:
+    late = an_answer(1, "ana", "denied", minutes=59)._replace(arrived_at=NOW + 61 * MINUTE)
+    request = request_at(question(), (late, an_answer(2, "bo", minutes=59)), NOW + 2 * HOUR)
+    assert (request.state, request.decided_by) == ("approved", "bo")
+
+
+@table(
+    ("verdict", "revision", "asked", "count"),
+    ("handed_on", 1, 1, 1),
+    ("handed_on", 1, 2, 0),
+    ("handed_on", 2, 1, 0),
+    ("added", 1, 1, 1),
+    ("added", 1, 2, 1),
+    ("added", 2, 1, 0),
+)
+def test_hand_on_concerns_one_revision_and_an_addition_also_later_ones(
+    verdict: str, revision: int, asked: int, count: int
+) -> None:
+    made = an_answer(1, "ana", verdict, revision=revision, to="bo")
+    assert len(request_at(question(revision=asked), (made,), NOW + 5 * MINUTE).assignments) == count
+
+
+def test_request_has_the_hash_of_its_preview_without_the_parts() -> None:
+    shown = PreviewReference(parts=Content(inline=[{"kind": "text", "text": "70 EUR"}]), sha256="a1", bound="b2")
+    assert request_of(question(preview=shown)).preview == PreviewReference(sha256="a1", bound="b2")
+    assert request_of(question()).preview is None
+
+
+@table(("minutes", "decided"), (59, 59), (60, 60), (61, 60))
+def test_question_that_expired_in_its_turn_has_timed_out_by_its_deadline(minutes: int, decided: int) -> None:
+    ended = question(ended_at=NOW + minutes * MINUTE, ended_as="expired")
+    over = request_at(ended, (), NOW + timedelta(days=7))
+    assert (over.state, over.decided_at, over.reason) == ("timed_out", NOW + decided * MINUTE, "")
+
+
+def test_question_withdrawn_after_its_deadline_is_cancelled() -> None:
+    ended = question(ended_at=NOW + 61 * MINUTE, ended_as="cancelled")
+    over = request_at(ended, (), NOW + timedelta(days=7))
+    assert (over.state, over.decided_at) == ("cancelled", NOW + 61 * MINUTE)
