@@ -3,11 +3,13 @@ from typing import Any
 from tables import table
 
 from signoff.approvals.argument_rows import (
+    default_leaves,
     find,
     format_of,
     humanise,
     is_secret,
     keys_from_name,
+    leaf_line,
     leaves,
     step_from_key,
     value_line,
@@ -267,3 +269,45 @@ def test_nested_value_has_its_schemas_title() -> None:
     schema = {"properties": {"who": {"title": "Payee", "properties": {"iban": {"title": "Account to pay"}}}}}
     (leaf,) = leaves({"who": {"iban": "PT50"}}, schema, ())
     assert leaf.label == "Payee / Account to pay"
+
+
+@table(
+    "field",
+    {"type": "string", "default": "EUR"},
+    {"$ref": "#/$defs/Currency"},
+    {"$ref": "#/$defs/Plain", "default": "EUR"},
+)
+def test_default_is_in_the_field_or_its_reference(field: dict[str, Any]) -> None:
+    referred = {"Currency": {"type": "string", "default": "EUR"}, "Plain": {"type": "string", "default": "USD"}}
+    schema = {"properties": {"currency": field, "amount": {"type": "number"}}, "$defs": referred}
+    assert [(leaf.name, leaf.value) for leaf in default_leaves({"amount": 1}, schema, ())] == [("currency", "EUR")]
+
+
+@table(
+    ("schema", "value", "shown"),
+    ({"type": "string"}, "5", "5"),
+    ({"type": ["string", "number"]}, "5", '"5"'),
+    ({"const": "5"}, "5", "5"),
+    ({"enum": ["5", "6"]}, "5", "5"),
+    ({"enum": ["5", 5]}, "5", '"5"'),
+    ({"type": "array", "items": {"type": "string"}}, ["5", "a"], "5, a"),
+    ({"type": "array"}, ["5", "a"], '"5", a'),
+    ({"type": "array", "items": {"type": ["string", "number"]}}, ["5", 5], '"5", 5'),
+)
+def test_text_is_quoted_if_its_schema_allows_other_types(schema: dict[str, Any], value: Any, shown: str) -> None:
+    (leaf,) = leaves({"a": value}, {"properties": {"a": schema}}, ())
+    assert leaf_line(leaf, 50).text == shown
+
+
+def test_list_that_fits_its_row_only_without_quotes_shows_each_item() -> None:
+    many = ["5"] * 40
+    found = list(leaves({"to": many}, {}, ()))
+    assert [leaf.name for leaf in found] == [f"to.{number}" for number in range(40)]
+    assert {leaf_line(leaf, 500).text for leaf in found} == {'"5"'}
+    short = list(leaves({"to": ["5"] * 24}, {}, ()))
+    assert [leaf_line(leaf, 500).text for leaf in short] == [", ".join(['"5"'] * 24)]
+
+
+def test_truncated_text_is_not_quoted() -> None:
+    line = value_line('"' + "x" * 60, 20, quotes=True)
+    assert (line.text, line.cut) == ('"' + "x" * 18 + "…", True)

@@ -194,3 +194,14 @@ def test_known_facts_are_omitted_in_transit_and_restored() -> None:
     assert folded[0].data == {"state": "approved"}
     assert folded[1:] == others
     assert unfold_facts(folded, facts) == (known, *others)
+
+
+def test_entry_of_known_facts_alone_is_folded_to_no_facts() -> None:
+    entry = AuditEntry(
+        stream="turn/main/s/t", key="turn/begun", kind="turn", at=NOW, tenant="main", subject="guest",
+        data={"actor": "desk"},
+    )  # fmt: skip
+    facts = KnownFacts("turn/begun", {"actor": "desk"})
+    folded = fold_facts((entry,), facts)
+    assert [each.data for each in folded] == [{}]
+    assert unfold_facts(folded, facts) == (entry,)

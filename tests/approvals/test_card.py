@@ -5,9 +5,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tables import table
 
-from signoff.approvals.card import CARD_BYTES, ROWS, ROWS_PER_ARGUMENT, draw_card, effect_sentence, render_card
+from signoff.approvals import card as card_module
+from signoff.approvals.argument_rows import NAME_CHARS
+from signoff.approvals.card import (
+    CARD_BYTES,
+    NO_AMOUNT,
+    ROWS,
+    ROWS_PER_ARGUMENT,
+    Amount,
+    amount_of,
+    card_amount,
+    draw_card,
+    effect_sentence,
+    render_card,
+)
 from signoff.approvals.request_state import NO_CARD
-from signoff.contracts.approval import Card
+from signoff.contracts.approval import Card, CardRow
 from signoff.contracts.limits import CARD_VALUE_CHARS, EFFECT_CHARS
 from signoff.testing.builders import a_question
 
@@ -324,3 +337,126 @@ def test_declared_arguments_come_first_on_every_card() -> None:
     args = {"memo": "x", "items": [{"a": 1}, {"a": 2}], "to": "Ana", "by": "Bo"}
     drawn = draw_card(a_question(show=None), declaration, args, "")
     assert [row.name for row in drawn.rows] == ["to", "items.0.a", "items.1.a", "memo", "by"]
+
+
+def amount_row(value: str = "20", name: str = "amount", **fields: Any) -> CardRow:
+    return CardRow(**{"name": name, "label": name.title(), "value": value, "format": "number"} | fields)
+
+
+TO = CardRow(name="to", label="To", value="Ana", format="string")
+EUR = CardRow(name="currency", label="Currency", value="EUR", format="string")
+
+
+@table(
+    ("rows", "amount"),
+    ((), NO_AMOUNT),
+    ((TO,), NO_AMOUNT),
+    ((TO, EUR), NO_AMOUNT),
+    ((TO, amount_row()), Amount("20", "")),
+    ((EUR, TO, amount_row()), Amount("20", "EUR")),
+    ((amount_row(), amount_row("21", "fee"), EUR), Amount("20", "EUR")),
+    ((amount_row(secret=True), EUR), NO_AMOUNT),
+    ((amount_row(cut=True), EUR), NO_AMOUNT),
+    ((amount_row(secret=True), amount_row(cut=True), amount_row("21", "fee")), Amount("21", "")),
+)
+def test_amount_of_a_card_is_its_first_complete_one_with_the_currency(
+    rows: tuple[CardRow, ...], amount: Amount
+) -> None:
+    assert amount_of(rows) == amount
+
+
+PRICED: dict[str, Any] = {
+    "effect": "Pay",
+    "title": "",
+    "secrets": ["budget"],
+    "input_schema": {
+        "properties": {
+            "to": {"type": "string"},
+            "fee": {"type": "number"},
+            "total": {"type": "number"},
+            "budget": {"type": "number"},
+            "text": {"type": "string", "format": "money"},
+            "currency": {"type": "string"},
+        }
+    },
+}
+TOTAL_FIRST = PRICED | {"card": {"first": ["total"]}}
+DIGITS = "7" * NAME_CHARS
+
+
+def with_default(name: str, default: Any) -> dict[str, Any]:
+    fields = PRICED["input_schema"]["properties"]
+    return PRICED | {"input_schema": {"properties": fields | {name: fields[name] | {"default": default}}}}
+
+
+@table(
+    ("declaration", "args", "fields", "amount"),
+    pytest.param(PRICED, {"to": "Ana"}, {}, NO_AMOUNT, id="no number"),
+    pytest.param(PRICED, {"to": "Ana", "fee": 5, "total": 20}, {}, Amount("5", ""), id="the first one"),
+    pytest.param(TOTAL_FIRST, {"fee": 5, "total": 20}, {}, Amount("20", ""), id="the one that the tool puts first"),
+    pytest.param(PRICED, {"total": 20.5, "currency": "EUR"}, {}, Amount("20.5", "EUR"), id="with a currency"),
+    pytest.param(PRICED, {"budget": 900, "total": 20}, {}, Amount("20", ""), id="not a secret of the tool"),
+    pytest.param(PRICED, {"fee": 5, "total": 20}, {"secrets": ("fee",)}, Amount("20", ""), id="nor of the question"),
+    pytest.param(PRICED, {"fee": 5, "total": 20}, {"show": ("total",)}, Amount("20", ""), id="the one that is shown"),
+    pytest.param(PRICED, {"total": 20}, {"show": ("to",)}, NO_AMOUNT, id="none that is not shown"),
+    pytest.param(with_default("total", 9), {"to": "Ana"}, {}, Amount("9", ""), id="a default"),
+    pytest.param(with_default("fee", 9), {"total": 20}, {}, Amount("20", ""), id="an argument before a default"),
+    pytest.param(with_default("fee", 9), {"total": 20}, {"show": ("fee",)}, Amount("9", ""), id="a shown default"),
+    pytest.param(with_default("currency", "USD"), {"total": 20}, {}, Amount("20", "USD"), id="a default currency"),
+    pytest.param(PRICED, {"text": DIGITS}, {}, Amount(DIGITS, ""), id="a text of 80 characters"),
+    pytest.param(PRICED, {"text": DIGITS + "7"}, {}, NO_AMOUNT, id="no longer text"),
+    pytest.param(PRICED, {"order": {"total": 20}, "fee": None}, {}, NO_AMOUNT, id="no nested number, and no null"),
+    pytest.param(PRICED, {"items": [20, 30], "total": 50}, {}, Amount("50", ""), id="not a list"),
+)
+def test_amount_of_a_call_is_drawn_as_on_its_card(
+    declaration: dict[str, Any], args: dict[str, Any], fields: dict[str, Any], amount: Amount
+) -> None:
+    assert card_amount(a_question(**fields), declaration, args) == amount
+
+
+def size(shown: Card) -> int:
+    return len(shown.model_dump_json().encode())
+
+
+def test_card_of_exactly_the_largest_size_shows_whole_values() -> None:
+    args = {f"a{number}": "x" * CARD_VALUE_CHARS for number in range(22)}
+    room = CARD_BYTES - size(card(args))
+    largest = card(args, mark="m" * room)
+    assert (size(largest), largest.whole) == (CARD_BYTES, True)
+    assert not card(args, mark="m" * (room + 1)).whole
+
+
+def test_shortened_card_of_exactly_the_largest_size_loses_no_row() -> None:
+    args = {f"a{number}": "x" * CARD_VALUE_CHARS for number in range(ROWS)}
+    room = CARD_BYTES - size(card(args))
+    largest = card(args, mark="m" * room)
+    assert (size(largest), len(largest.rows)) == (CARD_BYTES, ROWS)
+    assert [row.format for row in card(args, mark="m" * (room + 1)).rows if not row.name] == ["missing"]
+
+
+def test_defaults_are_shown_only_if_all_fit() -> None:
+    fields = {f"a{number}": {"type": "string", "default": "x" * CARD_VALUE_CHARS} for number in range(22)}
+    schema = {"properties": fields}
+    room = CARD_BYTES - size(card({}, schema=schema))
+    largest = card({}, schema=schema, mark="m" * room)
+    assert (size(largest), len(largest.rows)) == (CARD_BYTES, 22)
+    assert card({}, schema=schema, mark="m" * (room + 1)).rows == ()
+
+
+def test_full_card_takes_no_default() -> None:
+    args = {f"a{number}": number for number in range(ROWS)}
+    assert [row.name for row in card(args, schema={"properties": {"z": {"default": 1}}}).rows] == list(args)
+
+
+def test_rows_without_room_on_the_card_are_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[str] = []
+    draw = card_module.leaf_line
+
+    def counted(leaf: Any, *more: Any) -> Any:
+        drawn.append(leaf.name)
+        return draw(leaf, *more)
+
+    monkeypatch.setattr(card_module, "leaf_line", counted)
+    args = {f"a{number}": number for number in range(1_000)}
+    card(args)
+    assert drawn == list(args)[:ROWS]

@@ -4,7 +4,15 @@ from typing import Any
 from tables import table
 
 from signoff.approvals.card import NOTE_CHARS, render_card
-from signoff.approvals.card_notes import NOT_RUN, POLICY_CHANGED, TOOL_CHANGED, editor_note, fallback_note, repeat_note
+from signoff.approvals.card_notes import (
+    NOT_RUN,
+    POLICY_CHANGED,
+    TOOL_CHANGED,
+    cut_notes,
+    editor_note,
+    fallback_note,
+    repeat_note,
+)
 from signoff.approvals.redaction import HIDDEN, redact_remarks
 from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.content import Remark, Words
@@ -118,3 +126,18 @@ def test_invisible_characters_in_a_note_are_marked_in_every_language() -> None:
 def test_name_of_a_repeating_argument_is_marked_once() -> None:
     card = drawn(**{"pin": "4711", "a\u202e": "4711"})
     assert card.note == "a secret value is repeated in `a⟦U+202E⟧`, and masked there"
+
+
+@table(
+    ("notes", "limit", "kept"),
+    ((), 5, ()),
+    (("12345",), 5, ("12345",)),
+    (("123456",), 5, ("1234…",)),
+    (("12345", "1"), 5, ("12345", "…")),
+    (("123456", "1"), 5, ("1234…", "…")),
+    (("1234567890", "12345"), 15, ("1234567890", "12345")),
+    (("1234567890", "123456"), 15, ("1234567890", "1234…")),
+    (("12345", "12345", "123456", "1"), 15, ("12345", "12345", "1234…", "…")),
+)
+def test_notes_share_one_limit(notes: tuple[str, ...], limit: int, kept: tuple[str, ...]) -> None:
+    assert cut_notes(notes, limit) == kept

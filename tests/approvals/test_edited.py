@@ -6,13 +6,15 @@ from answering import AnswerList
 from tables import table
 
 from signoff.approvals.digest import call_digest, question_hash
+from signoff.approvals.edit_diff import remark_note
 from signoff.approvals.request_state import pending_edits
 from signoff.contracts.activity_messages import Authority
-from signoff.contracts.approval import ApprovalRequest, Card, CardRow
+from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Vote
 from signoff.contracts.call import RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Principal
+from signoff.formats.fence import fence_mark
 from signoff.formats.replace import replace
 from signoff.testing import a_decision, a_request
 
@@ -143,3 +145,44 @@ def test_pending_edits_are_those_that_may_still_replace_the_question() -> None:
     assert pending_edits(waiting, waiting, [own._replace(void=True)]) == []
     denial = own._replace(number=2, settles=True, vote=replace(own.vote, decision=a_decision(verdict="denied")))
     assert pending_edits(waiting, waiting, [own, denial]) == []
+
+
+def remarked(subject: str, reason: str, verdict: Any = "approved", **fields: Any) -> Vote:
+    return Vote(subject=subject, reason=reason, verdict=verdict, at=NOW, decision=a_decision(), **fields)
+
+
+def fenced(name: str, words: str) -> str:
+    mark = fence_mark(words)
+    return f"[{mark} {name} approved this call and wrote:]\n{words}\n[{mark} end of the person's words]"
+
+
+@table(
+    ("fields", "note"),
+    pytest.param(
+        {"votes": (remarked("ana", " fine \n", name="Ana Sousa", person_id="u7"),)},
+        fenced("Ana Sousa", "fine"),
+        id="a person with a name",
+    ),
+    pytest.param({"votes": (remarked("ana", "fine", name="Ana Sousa"),)}, fenced("Ana Sousa", "fine"), id="no id"),
+    pytest.param({"votes": (remarked("ana", "fine", person_id="u7"),)}, fenced("u7", "fine"), id="an id"),
+    pytest.param({"votes": (remarked("ana", "fine"),)}, fenced("ana", "fine"), id="an account"),
+    pytest.param({"votes": (remarked("", "fine"),)}, fenced("a person", "fine"), id="an unknown person"),
+    pytest.param({"votes": (remarked("ana", " "),)}, "", id="no words"),
+    pytest.param(
+        {"votes": (remarked("ana", "fine"), remarked("bo", "too much", "denied"), remarked("cy", "go"))},
+        fenced("ana", "fine") + "\n" + fenced("cy", "go"),
+        id="two approvals and a denial",
+    ),
+    pytest.param({"decided_by": "ana", "reason": "fine"}, fenced("ana", "fine"), id="no votes"),
+    pytest.param(
+        {"decided_by": "ana", "decided_name": "Ana Sousa", "reason": "fine"}, fenced("Ana Sousa", "fine"), id="a name"
+    ),
+)
+def test_model_reads_the_remarks_of_all_approvers_inside_marks(fields: dict[str, Any], note: str) -> None:
+    assert remark_note(a_request(state="approved", **fields)) == note
+
+
+@table("state", "pending", "denied", "timed_out", "cancelled", "lapsed")
+def test_model_reads_no_remark_without_an_approval(state: Any) -> None:
+    assert remark_note(a_request(state=state, votes=(remarked("ana", "fine"),), reason="fine")) == ""
+    assert remark_note(None) == ""

@@ -165,6 +165,7 @@ def test_grant_scope_is_tool_rule_and_policy_of_the_call() -> None:
         policy_hash="p1",
     )
     assert scope_of_call(question(), EXACT, ARGS) == here
+    assert scope_of_call(question(actor="desk"), EXACT, ARGS) == replace(here, actor="desk")
     everywhere = replace(here, session="", exact="", where="args.amount < 5.0")
     assert scope_of_call(question(), replace(WISH, where=f" {WISH.where}\n"), ARGS) == everywhere
     with pytest.raises(NotCanonical):

@@ -4,16 +4,34 @@ from tables import table
 
 from signoff.approvals.previews.parts import (
     PARTS,
+    PREVIEW_BYTES,
     TABLE_COLUMNS,
     TABLE_ROWS,
     bound_hash,
+    count_changes,
     image_type,
     mask_parts,
     parse_preview,
     parts_json,
     read_parts,
 )
-from signoff.contracts.preview import AnyPart, Code, Diff, Email, File, Image, Markdown, PreviewPart, Sql, Table, Text
+from signoff.contracts.approval import Question
+from signoff.contracts.canonical_json import json_bytes
+from signoff.contracts.preview import (
+    AnyPart,
+    Code,
+    Diff,
+    Email,
+    File,
+    Image,
+    Markdown,
+    PreviewPart,
+    PreviewReference,
+    Sql,
+    Table,
+    Text,
+)
+from signoff.testing.builders import a_question
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 20
 EVERY: tuple[AnyPart, ...] = (
@@ -72,6 +90,8 @@ def test_anything_else_is_no_preview(name: str) -> None:
     (b"GIF89a", "image/gif"),
     (b"RIFF0000WEBPVP8 ", "image/webp"),
     (b"<svg>", ""),
+    (b"RIFF0000WAVEfmt ", ""),
+    (b"ftyp0000WEBPVP8 ", ""),
 )
 def test_media_type_of_an_image_follows_its_first_bytes(data: bytes, expected: str) -> None:
     assert image_type(Image(data=data)) == expected
@@ -122,3 +142,51 @@ def test_hash_covers_the_bound_parts_alone() -> None:
 
 def test_hash_of_a_missing_part_is_none() -> None:
     assert bound_hash(EVERY, ("balance", "rows")) is None
+
+
+def test_preview_of_the_largest_size_is_accepted() -> None:
+    largest = Table(columns=("a",) * TABLE_COLUMNS, rows=(("1",) * TABLE_COLUMNS,) * TABLE_ROWS)
+    assert parse_preview(largest) == (largest,)
+    assert parse_preview([Text(text="a")] * PARTS) == (Text(text="a"),) * PARTS
+
+
+def test_preview_of_exactly_the_largest_size_has_json() -> None:
+    room = PREVIEW_BYTES - len(json_bytes([Text(text="").model_dump(mode="json")]))
+    assert parts_json((Text(text="x" * room),)) is not None
+    assert parts_json((Text(text="x" * (room + 1)),)) is None
+
+
+def test_masking_keeps_names_hashes_numbers_and_empty_cells() -> None:
+    parts = (
+        Text(name="text", text="a"),
+        File(name="000", path="a.txt", size=3, sha256="0" * 64),
+        Table(name="True", columns=("a", "b", "c"), rows=((7, True, None),)),
+    )
+    assert mask_parts(parts, {"text", "000", "True", "None"}) == parts
+
+
+def test_hash_covers_the_bytes_of_a_picture() -> None:
+    one, other = (bound_hash((Image(name="chart", data=PNG + end),), ("chart",)) for end in (b"1", b"2"))
+    assert one
+    assert other
+    assert one != other
+
+
+def preview_bound(bound: str, **fields: int | str) -> Question:
+    return a_question(preview=PreviewReference(bound=bound), **fields)
+
+
+@table(
+    ("questions", "count"),
+    ((), 0),
+    ((preview_bound("a"),), 0),
+    ((preview_bound("a"), preview_bound("a")), 0),
+    ((preview_bound("a"), preview_bound("b")), 1),
+    ((preview_bound("a"), preview_bound("b"), preview_bound("b"), preview_bound("a")), 2),
+    ((preview_bound("a"), preview_bound("b", edit_of=1)), 0),
+    ((preview_bound("a"), preview_bound("a", edit_of=1)), 0),
+    ((preview_bound("a"), preview_bound("b", kind="in_doubt")), 0),
+    ((preview_bound("a"), a_question(), preview_bound("b")), 1),
+)
+def test_changes_of_the_bound_parts_are_counted_except_after_edits(questions: tuple[Question, ...], count: int) -> None:
+    assert count_changes(questions) == count

@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 from tables import table
 
 from signoff.approvals import deadlines
-from signoff.approvals.quorum import Progress, Voter, countable_votes, progress, suffices, tally
+from signoff.approvals.quorum import (
+    Progress,
+    Voter,
+    countable_votes,
+    people_who_gave,
+    progress,
+    suffices,
+    tally,
+)
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Vote
 from signoff.contracts.decision import Decision
@@ -186,3 +194,8 @@ def test_escalation_approver_fills_any_place() -> None:
     assert (first.state, len(still)) == ("pending", 2)
     assert say(first, "ana", "role:finance")[0].state == "approved"
     assert say(request(), "cfo", "role:cfo")[0].state == "pending"
+
+
+def test_people_who_handed_on_are_named_by_their_ids() -> None:
+    given = (a_vote("ana", "handed_on", person_id="u7"), a_vote("bo", "added", to="cy"), a_vote("di", "handed_on"))
+    assert people_who_gave(given) == ("u7", "di")

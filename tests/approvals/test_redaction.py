@@ -1,8 +1,10 @@
 import json
 from urllib.parse import quote, quote_plus
 
+import pytest
 from tables import table
 
+from signoff.approvals import redaction
 from signoff.approvals.card import render_card
 from signoff.approvals.redaction import (
     HIDDEN,
@@ -156,3 +158,9 @@ def test_secret_with_a_lone_surrogate_is_masked() -> None:
     # A model may propose one, and the search for it must not fail, or no card could be drawn. It raised an error
     # when the secret was encoded directly.
     assert redact_secrets("it is pin\ud800-1234", ["pin\ud800-1234"]) == "it is [hidden]"
+
+
+def test_text_is_searched_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "REDACTION_CHARS", 30)
+    assert redact_secrets("x" * 30, {"abc"}) == "x" * 30
+    assert redact_secrets("x" * 31, {"abc"}) == HIDDEN

@@ -3,6 +3,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from signoff.approvals.tightening import ORDERS, are_stricter, tighten
 from signoff.contracts.approval import AppliedTerm, ApproverGroup, Terms, TermValues
@@ -117,3 +118,19 @@ def test_answer_to_stricter_terms_is_enough_for_looser_ones(terms: Terms, more: 
     assert not are_stricter(terms, asked)
     compared = ("quorum", "min_assurance", "timeout")
     assert are_stricter(asked, terms) is any(getattr(asked, name) != getattr(terms, name) for name in compared)
+
+
+FINANCE, LEGAL = ApproverGroup(of=("role:finance",)), ApproverGroup(of=("role:legal",))
+
+
+@table(
+    ("groups", "stricter"),
+    ((), False),
+    ((FINANCE,), False),
+    ((LEGAL,), True),
+    ((FINANCE, LEGAL), True),
+    ((replace(FINANCE, quorum=2),), True),
+)
+def test_terms_with_other_groups_are_stricter(groups: tuple[ApproverGroup, ...], stricter: bool) -> None:
+    question = Terms(quorum=3, groups=(FINANCE,))
+    assert are_stricter(Terms(groups=groups), question) is stricter

@@ -73,8 +73,8 @@ def default_leaves(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: 
 
 
 def _default(field: SchemaNode) -> Any:
-    # It may be next to a `$ref`, which `resolve` follows.
-    return field.keywords.get("default", field.resolve().keywords.get("default"))
+    # It may be next to a `$ref`: `resolve` keeps it.
+    return field.resolve().keywords.get("default")
 
 
 def leaf_line(leaf: ArgumentLeaf, limit: int, suspects: Collection[str] = ()) -> VisibleLine:
@@ -200,9 +200,10 @@ def _item(parent: ArgumentLeaf, index: int, item: Any, schema: SchemaNode, secre
 
 
 def _opens(value: Any) -> bool:
+    """Opens a list that does not fit one row with quotes: its row would show only the number of its items."""
     if isinstance(value, Mapping):
         return bool(value)
-    return isinstance(value, list | tuple) and bool(value) and _join(value) is None
+    return isinstance(value, list | tuple) and bool(value) and _join(value, quotes=True) is None
 
 
 def _is_open(schema: SchemaNode) -> bool:
@@ -222,7 +223,7 @@ def _scalar(value: Any, limit: int, *, quotes: bool) -> VisibleLine:
     return line._replace(text=f'"{line.text}"') if other else line
 
 
-def _join(items: Sequence[Any], *, quotes: bool = False) -> str | None:
+def _join(items: Sequence[Any], *, quotes: bool) -> str | None:
     """Return `None` if the line is too long or ambiguous."""
     if len(items) > JOINED_CHARS or any(isinstance(item, Mapping | list | tuple) for item in items):
         return None

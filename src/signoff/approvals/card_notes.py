@@ -69,7 +69,7 @@ def cut_notes(notes: Sequence[Words], limit: int) -> tuple[Words, ...]:
     for at, note in enumerate(notes, 1):
         chars = len(english(note))
         if chars > limit:
-            return (*kept, _cut_note(note, max(limit, 0)), *([ELLIPSIS] if at < len(notes) else ()))
+            return (*kept, _cut_note(note, limit), *([ELLIPSIS] if at < len(notes) else ()))
         kept.append(note)
         limit -= chars
     return tuple(kept)

@@ -85,7 +85,7 @@ def check_grant(
     write access to the grants table would be enough to approve calls.
     """
     # A later end of the question does not take back decisions given before.
-    agreed = agreed_grant(request_at(replace(question, ended_at=None, ended_as=None), answers, now))
+    agreed = agreed_grant(request_at(replace(question, ended_at=None), answers, now))
     if agreed is None or agreed.verdict != grant.verdict or grant.requester != question.requester.user:
         return None
     try:

@@ -80,8 +80,7 @@ def countable_votes(voters: Iterable[Voter]) -> int:
 def progress(request: ApprovalRequest) -> Progress:
     added = added_people(request.assignments)
     voters = [_voter_of(vote, added) for vote in request.votes if vote.verdict == "approved"]
-    found = tally(*with_added(request.quorum, request.groups, added), voters)
-    return _with_open_people(found) if added else found
+    return _with_open_people(tally(*with_added(request.quorum, request.groups, added), voters))
 
 
 def added_people(assignments: Iterable[Vote]) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ def redact_secrets(text: str, secrets: Collection[str]) -> str:
     Escaped are quotes, backslashes and line ends. If the search would take too long (`REDACTION_CHARS`), the whole text
     is replaced.
     """
-    if not secrets or not text:
+    if not secrets:
         return text
     if _takes_too_long(text, secrets):
         return HIDDEN

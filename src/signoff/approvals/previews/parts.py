@@ -100,7 +100,7 @@ def _mask(value: Any, secrets: Collection[str], field: str = "") -> Any:
     if isinstance(value, Mapping):
         return {key: _mask(each, secrets, str(key)) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_mask(each, secrets, field) for each in value]
+        return [_mask(each, secrets) for each in value]
     if isinstance(value, bool) or value is None or field in _KEPT:
         return value
     text = str(value)
