@@ -51,6 +51,7 @@ from signoff.registry.manifest.channel_sections import (
     RoutingRules,
     build_channels,
 )
+from signoff.registry.manifest.room_sections import TeamRoom
 from signoff.registry.manifest.subscription_sections import Subscription, build_subscriptions
 from signoff.registry.mcp.tool_server import ToolServer, build_servers
 from signoff.registry.registry import ToolRegistry
@@ -333,6 +334,7 @@ def build_catalog(
     observer: Observer | None = None,
     channels: Iterable[DeclaredChannel] = (),
     routing: RoutingRules | None = None,
+    rooms: Mapping[str, Sequence[TeamRoom]] | None = None,
     subscriptions: Iterable[Subscription] = (),
     insights_by_person: bool = False,
     mcp_servers: Iterable[ToolServer] = (),
@@ -344,9 +346,9 @@ def build_catalog(
     `part_types` add to the types in contracts/message.py. Another agent gets a type of `requires_peer_consumes` only
     if it accepts the type. `reducers` shorten results. Later registrations have no effect. `destinations`
     receive the records of tools, and `observer` failed deliveries. `channels` reach people apart from the inbox, by
-    the rules of `routing`. `subscriptions` are other systems that receive events. `insights_by_person`
-    shows operators and auditors figures by person. `mcp_servers` are the servers of
-    imported `tools`. `timezone` is the zone of `ctx.now`.
+    the rules of `routing`. `rooms` show requests to teams. `subscriptions` are other systems that receive events.
+    `insights_by_person` shows operators and auditors figures by person. `mcp_servers` are the servers of imported
+    `tools`. `timezone` is the zone of `ctx.now`.
     """
     # The actors are iterated several times, and may come from a generator.
     actors = tuple(actors)
@@ -376,7 +378,7 @@ def build_catalog(
     withheld = withheld_part_types(requires_peer_consumes, types)
     zone = _zone(timezone)
     distribution = build_distribution(destinations, observer, _every_tool(registry, scopes))
-    reached = build_channels(channels, routing, compiled)
+    reached = build_channels(channels, routing, compiled, rooms)
     catalog = Catalog(
         registry=registry,
         actors=MappingProxyType(known),

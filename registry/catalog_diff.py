@@ -29,6 +29,7 @@ _SETTINGS: Final = (
     "observer",
     "routing",
     "insights",
+    "rooms",
 )
 _NESTED: Final = ("requires_approval", "limits", "capabilities", "options")
 _SIGNS: Final = {"added": "+", "removed": "-", "changed": "~"}

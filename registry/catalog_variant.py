@@ -49,6 +49,7 @@ def derive(
         observer=catalog.distribution.observer,
         channels=catalog.channels.declared.values(),
         routing=catalog.channels.routing,
+        rooms=catalog.channels.rooms,
         subscriptions=catalog.subscriptions.values(),
         insights_by_person=catalog.insights_by_person,
         mcp_servers=catalog.mcp_servers.values(),

@@ -46,6 +46,7 @@ def normal_form(catalog: Catalog) -> dict[str, Any]:
         "people": _people(catalog),
         "channels": {each.name: _declared_fields(each) for each in catalog.channels.declared.values()},
         "routing": _fields(catalog.channels.routing),
+        "rooms": _plain(catalog.channels.rooms),
         "subscriptions": {each.name: _declared_fields(each) for each in catalog.subscriptions.values()},
         "mcp_servers": {each.name: _server(each) for each in catalog.mcp_servers.values()},
         "insights": {"by_person": True} if catalog.insights_by_person else {},

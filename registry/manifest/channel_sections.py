@@ -1,7 +1,7 @@
 """The sections of channels and routing in the manifest, and the channels of a catalog."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, Any, Final, TypedDict
@@ -18,6 +18,7 @@ from signoff.formats.yaml_section import read_section
 from signoff.keys.secret_references import FORMS, literal_secrets
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.registry.extras import CHANNEL_EXTRAS, missing_extra
+from signoff.registry.manifest.room_sections import TeamRoom, TeamRooms, build_rooms, read_rooms
 from signoff.registry.manifest.sections import ManifestSection
 
 INBOX: Final = "inbox"
@@ -59,6 +60,7 @@ class Channels:
 
     declared: Mapping[str, DeclaredChannel] = field(default_factory=dict)
     routing: RoutingRules = RoutingRules()
+    rooms: TeamRooms = field(default_factory=dict)
 
     def select(self, wanted: tuple[str, ...] | None) -> tuple[str, ...]:
         """Return the channels of a request whose policy wants these. `None` leaves it to the rules."""
@@ -68,7 +70,8 @@ class Channels:
     def content(self) -> dict[str, Any]:
         """The part for the catalog's hash, without secrets."""
         declared = {each.name: {"kind": each.kind, "options": each.options} for each in self.declared.values()}
-        return {"declared": declared, "routing": vars(self.routing)}
+        rooms = {entry: [vars(room) for room in each] for entry, each in self.rooms.items()}
+        return {"declared": declared, "routing": vars(self.routing), **({"rooms": rooms} if rooms else {})}
 
 
 NO_CHANNELS: Final = Channels()
@@ -79,16 +82,21 @@ class ChannelFields(TypedDict):
 
     channels: list[DeclaredChannel]
     routing: RoutingRules
+    rooms: Mapping[str, Sequence[TeamRoom]]
 
 
 def read_channels(file: YamlFile, top: ManifestSection) -> ChannelFields:
     """Raises `ConfigError` with file and line."""
     routing = to_record(read_section(file, ("routing",), RoutingSection, top.routing, "`routing`"))
-    return {"channels": [_channel(file, name, data) for name, data in top.channels.items()], "routing": routing}
+    channels = [_channel(file, name, data) for name, data in top.channels.items()]
+    return {"channels": channels, "routing": routing, "rooms": read_rooms(file, top.rooms)}
 
 
 def build_channels(
-    declared: Iterable[DeclaredChannel], routing: RoutingRules | None, policies: Mapping[str, CompiledPolicy]
+    declared: Iterable[DeclaredChannel],
+    routing: RoutingRules | None,
+    policies: Mapping[str, CompiledPolicy],
+    rooms: Mapping[str, Sequence[TeamRoom]] | None = None,
 ) -> Channels:
     """Check channels alone and against the names that refer to them. Raises `ConfigError`."""
     known: dict[str, DeclaredChannel] = {}
@@ -103,7 +111,8 @@ def build_channels(
     for tool, policy in policies.items():
         wanted = None if policy.policy is None else policy.policy.notify
         _check_names(f"`notify` of tool `{tool}`", wanted or (), known, tool_name=tool, field="notify")
-    return Channels(MappingProxyType(known), rules)
+    kinds = {name: each.kind for name, each in known.items()}
+    return Channels(MappingProxyType(known), rules, build_rooms(rooms, kinds))
 
 
 def _channel(file: YamlFile, name: str, data: Any) -> DeclaredChannel:

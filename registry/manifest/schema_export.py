@@ -15,6 +15,7 @@ from signoff.people.people_file import DelegationSection, PersonSection, ReachSe
 from signoff.policy.approval_policy import APPROVER, MAX_QUORUM, ApprovalPolicy, GlobalRule, ShownArguments, TermRule
 from signoff.registry.manifest.channel_sections import INBOX, RoutingSection
 from signoff.registry.manifest.destination_sections import DestinationSection
+from signoff.registry.manifest.room_sections import RoomSection
 from signoff.registry.manifest.scope_sections import RouteSection, StepSection, UseSection
 from signoff.registry.manifest.sections import (
     ActorSection,
@@ -43,6 +44,7 @@ _MODELS: Final[Mapping[type[BaseModel], str]] = {
     ServerToolSection: "tool of an MCP server",
     DestinationSection: "destination",
     RoutingSection: "`routing`",
+    RoomSection: "room of `rooms`",
     SubscriptionSection: "subscription",
     ToolServerSection: "MCP server",
     ApprovalPolicy: "`requires_approval`",
@@ -123,6 +125,10 @@ def _join(known: dict[str, Any]) -> None:
     top["destinations"] |= {"additionalProperties": _ref("DestinationSection")}
     top["insights"] |= _ref(InsightsSection.__name__)
     top["routing"] |= _ref(RoutingSection.__name__)
+    top["rooms"] |= {
+        "additionalProperties": {"type": "array", "items": _ref(RoomSection.__name__)},
+        "propertyNames": {"pattern": "^role:[A-Za-z0-9_-]{1,48}$"},
+    }
     top["subscriptions"] |= {"additionalProperties": _ref("SubscriptionSection")}
     top["mcp_servers"] |= {"additionalProperties": _ref("ToolServerSection")}
     asks = known["ToolServerSection"]["properties"]["requires_approval"]

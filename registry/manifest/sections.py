@@ -33,6 +33,7 @@ class ManifestSection(Section):
     observer: str | None = Field(None, description="`module:function`: receives failed deliveries of records.")
     channels: dict[str, Any] = Field({}, description="Channels to people apart from the inbox, by name.")
     routing: dict[str, Any] = Field({}, description="The order of channels to people.")
+    rooms: dict[str, Any] = Field({}, description="Rooms that show waiting requests, a list for each role.")
     subscriptions: dict[str, Any] = Field({}, description="Other systems that receive events, by name.")
     insights: dict[str, Any] = Field({}, description="The readers of figures by person.")
 

@@ -14,6 +14,7 @@ from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog
 from signoff.registry.manifest.channel_sections import DeclaredChannel, RoutingRules
 from signoff.registry.manifest.loader import load_document, read_document
+from signoff.registry.manifest.room_sections import TeamRoom
 from signoff.registry.manifest.subscription_sections import TO_ACTOR, EventHandler
 from signoff.registry.program.call_site import CodeSite, call_site
 from signoff.registry.program.composition import compose
@@ -57,6 +58,7 @@ class Program(Tools):
         model: str = "",
         channels: Mapping[str, Mapping[str, Any]] | Iterable[DeclaredChannel] = (),
         routing: RoutingRules | Mapping[str, Any] | None = None,
+        rooms: Mapping[str, Sequence[TeamRoom | Mapping[str, Any]]] | None = None,
         registry: ToolResolver | Iterable[Tool] = (),
         manifest: str | os.PathLike[str] | None = None,
         context: Mapping[str, Mapping[str, Any]] | None = None,
@@ -82,6 +84,7 @@ class Program(Tools):
         defaults = {"approvers": list(approvers), "model": model}
         top = {"defaults": {key: value for key, value in defaults.items() if value}}
         self._top = {**top, "context": plain(context), "timezone": timezone, "routing": plain(routing)}
+        self._top["rooms"] = plain(rooms)
         self.backends: Mapping[str, Backend] = dict(backends or {})
         self._reducers = ReducerRegistry(reducers).snapshot()
         self._catalog: Catalog | None = None

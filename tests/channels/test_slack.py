@@ -1,6 +1,7 @@
 import asyncio
 import dataclasses
 import json
+import urllib.parse
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,7 @@ from signoff.testing.channel_cards import open_rig, play_scenario
 from signoff.testing.channels import ChannelSuite
 from signoff.testing.fake_slack import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, FakeSlack, fake_slack
 from signoff.testing.rig import ChannelRig
+from signoff.testing.room_suite import RoomSuite
 from signoff.testing.vendor import Vendor
 
 
@@ -110,6 +112,95 @@ class TestSlack(ChannelSuite):
         await rig.decide_elsewhere(request)
         assert len(vendor.messages) == count
         assert {each["action_id"] for each in buttons(vendor)} == {"signoff.open"}
+
+
+class TestSlackRooms(RoomSuite):
+    def vendor(self) -> AbstractAsyncContextManager[Vendor]:
+        return fake_slack()
+
+    @play_scenario
+    async def test_approver_decides_in_the_dialog_that_the_room_opened(self, rig: ChannelRig) -> None:
+        vendor = fake(rig)
+        rig.open_room()
+        request = await rig.ask(personal=False)
+        await rig.receive(vendor.press_room(vendor.room_cards()[0], rig.bo, "show"))
+        view = vendor.windows[0]
+        View(**{name: value for name, value in view.items() if name != "user"}).validate_json()
+        assert vendor.messages == []
+        await rig.receive(vendor.press_view(rig.bo, "signoff.approve"))
+        assert rig.request(request.id).decided_by == "bo"
+        assert "Approved" in rig.text_read_by(rig.bo)
+        assert "Approved by Bo" in vendor.room_cards()[0].text
+        assert vendor.refused == []
+
+    @play_scenario
+    async def test_denial_in_the_dialog_asks_for_a_reason_on_top_of_it(self, rig: ChannelRig) -> None:
+        vendor = fake(rig)
+        rig.open_room()
+        request = await rig.ask(personal=False)
+        await rig.receive(vendor.press_room(vendor.room_cards()[0], rig.bo, "show"))
+        await rig.receive(vendor.press_view(rig.bo, "signoff.deny"))
+        assert len(vendor.windows) == 2
+        await rig.receive(vendor.submit_view(rig.bo, "too expensive"))
+        assert (rig.request(request.id).state, rig.request(request.id).reason) == ("denied", "too expensive")
+        assert "Payee 1" not in vendor.room_cards()[0].text
+        assert vendor.refused == []
+
+    @play_scenario
+    async def test_dialog_of_another_person_decides_only_for_its_presser(self, rig: ChannelRig) -> None:
+        """A forged or copied button value counts as its presser's answer."""
+        vendor = fake(rig)
+        rig.open_room()
+        request = await rig.ask(personal=False)
+        card = vendor.room_cards()[0]
+        await rig.receive(vendor.press_room(card, rig.bo, "show"))
+        pressed = vendor.press_view(rig.bo, "signoff.approve")
+        for identity in (rig.stranger, rig.cy, "T2:UBO"):
+            form = urllib.parse.parse_qs(pressed.body.decode())
+            payload = json.loads(form["payload"][0])
+            team, _, user = identity.partition(":")
+            payload["user"] = {"id": user, "team_id": team}
+            await rig.receive(vendor.interaction(payload))
+        assert rig.request(request.id).votes == ()
+
+    @play_scenario
+    async def test_token_of_a_room_card_decides_nothing(self, rig: ChannelRig) -> None:
+        vendor = fake(rig)
+        rig.open_room()
+        request = await rig.ask(personal=False)
+        card = vendor.room_cards()[0]
+        await rig.receive(vendor.press(card, rig.bo, "denied", "no"))
+        payload = json.loads(urllib.parse.parse_qs(vendor.press_room(card, rig.bo, "take").body.decode())["payload"][0])
+        payload["actions"][0]["action_id"] = "signoff.approve"
+        await rig.receive(vendor.interaction(payload))
+        assert (rig.request(request.id).state, rig.decisions.answers) == ("pending", [])
+
+    @play_scenario
+    async def test_late_trigger_gets_the_link_in_words_to_its_presser_alone(self, rig: ChannelRig) -> None:
+        vendor = fake(rig)
+        rig.open_room()
+        request = await rig.ask(personal=False)
+        pressed = vendor.press_room(vendor.room_cards()[0], rig.bo, "show")
+        vendor._triggers.clear()
+        await rig.receive(pressed)
+        assert vendor.windows == []
+        assert [each.ephemeral for each in vendor.messages] == [True]
+        assert request.id in rig.text_read_by(rig.bo)
+
+    @play_scenario
+    async def test_dialog_without_every_value_takes_no_approval(self, rig: ChannelRig) -> None:
+        vendor = fake(rig)
+        rig.open_room()
+        request = await rig.ask(personal=False, args={"items": [{"pieces": number} for number in range(40)]})
+        await rig.receive(vendor.press_room(vendor.room_cards()[0], rig.bo, "show"))
+        with pytest.raises(StopIteration):
+            vendor.press_view(rig.bo, "signoff.approve")
+        pressed = vendor.press_view(rig.bo, "signoff.deny")
+        payload = json.loads(urllib.parse.parse_qs(pressed.body.decode())["payload"][0])
+        payload["actions"][0]["action_id"] = "signoff.approve"
+        await rig.receive(vendor.interaction(payload))
+        assert rig.request(request.id).votes == ()
+        assert text("reply.unseen", "en") in rig.text_read_by(rig.bo)
 
 
 def test_published_slack_signature_verifies() -> None:

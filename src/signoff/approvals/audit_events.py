@@ -201,6 +201,12 @@ def delivery_entry(
     return _of_request(request, "delivery", key, at, "", event=event, **facts)
 
 
+def taken_entry(request: ApprovalRequest, event: str, channel: str, subject: str, at: datetime) -> AuditEntry:
+    """`event` is `taken` or `released`. Neither decides."""
+    key = f"{event}/{request.id}/{at.isoformat()}"
+    return _of_request(request, "delivery", key, at, subject, event=event, channel=channel)
+
+
 def link_entry(approval_id: str, subject: str, channel: str, at: datetime, *, link: str) -> AuditEntry:
     """Recorded once for each link. A program may have opened it."""
     key = f"opened/{approval_id}/{link}"

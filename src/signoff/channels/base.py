@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from signoff.channels.card_text import card_words
+from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import (
     ChannelReply,
     CheckFinding,
@@ -22,6 +23,7 @@ from signoff.channels.envelopes import (
     InboundBatch,
     InboundRequest,
     OutboundCard,
+    RoomCard,
     SentCard,
 )
 from signoff.channels.signature_check import check_same, hmac_hex
@@ -96,6 +98,10 @@ class Channel(ABC):
     """How strongly the channel identifies an answer's author. If senders can be forged, it sets `link`."""
     answers: ClassVar[bool] = True
     """Whether the channel can receive answers; otherwise it only notifies."""
+    rooms: ClassVar[bool] = False
+    """Whether the channel has rooms, and implements `deliver_room`."""
+    views: ClassVar[bool] = False
+    """Whether `answer` can show a card to its reader alone, where the reader acted."""
     per_second: ClassVar[float] = 10.0
     """Cards per second that the vendor accepts."""
     max_bytes: int = 3 * MIB
@@ -128,6 +134,13 @@ class Channel(ABC):
     def formatter(self, person: Person) -> Formatter:
         """Return the formatter for a person, as of now."""
         return formatter_for(person, self.context.clock())
+
+    async def deliver_room(self, card: RoomCard, before: SentCard | None) -> SentCard:
+        """Post a card in a room, or draw the card `before` again. Raises `NotDelivered`.
+
+        All members read it, so add nothing to its texts. A card without buttons is of an ended request.
+        """
+        raise NotDelivered(f"channel `{self.name}` has no rooms", code="no_rooms", again=False)
 
     @abstractmethod
     async def close(self, sent: SentCard, closed: ClosedCard) -> SentCard | None:

@@ -85,6 +85,28 @@ class InboundRequest:
     """The time of arrival by our clock, in UTC."""
 
 
+RoomAct = Literal["take", "release", "show"]
+"""The acts on a room's card: take the request, give it back, or see it whole. None of them decides."""
+
+
+class RoomCard(FrozenModel):
+    """A waiting or ended request as all members of a room see it: without arguments, or texts made from them."""
+
+    token: str
+    """The id of this delivery in every copy: at most 32 characters of `[a-z0-9]`."""
+    address: str
+    """The room's address on the channel."""
+    heading: str
+    lines: tuple[str, ...] = ()
+    buttons: tuple[tuple[RoomAct, str], ...] = ()
+    """The acts, with their labels. Empty for an ended request."""
+
+    @property
+    def text(self) -> str:
+        """The card as plain text, without buttons."""
+        return "\n".join((self.heading, *self.lines))
+
+
 class InboundAction(FrozenModel):
     """One action of a person on a channel, with a verified origin.
 
@@ -104,6 +126,8 @@ class InboundAction(FrozenModel):
     """The vendor's ids of the messages that it replies to."""
     verdict: Verdict | None = None
     """The verdict of a button. None for an answer in words."""
+    room: RoomAct | None = None
+    """The act of a button of a room's card. It has no verdict."""
     reason: str = ""
     """The text that came with a button."""
     text: str = ""
@@ -205,6 +229,8 @@ class ChannelReply(FrozenModel):
     """The short codes that the person can choose."""
     reason_required: bool = False
     """Whether a denial of the request needs a reason."""
+    card: OutboundCard | None = None
+    """The card to show to the person alone, on a channel with `views`."""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from signoff.store.questions.opened_values import OpenedValues
 from signoff.store.questions.questions import OpenPlace, Questions
 from signoff.store.questions.raw_answers import RawAnswers
 from signoff.store.questions.request_lists import RequestLists
+from signoff.store.questions.taken_requests import TakenRequests
 
 LOOK_SECONDS: Final = 2.0
 LONGEST_PAUSE: Final = 10.0
@@ -145,6 +146,7 @@ class RequestSweep:
             await self._cards.sweep(CARDS_KEPT)
             await OpenedValues(self._deps.store).sweep(CARDS_KEPT)
             await CallJoins(self._deps.store).sweep(CARDS_KEPT)
+            await TakenRequests(self._deps.store).sweep()
             self._swept = now
         if amiss and self._dispatcher is not None:
             self._dispatcher.wake()

@@ -4,6 +4,7 @@ A person has one row on each channel, whatever is retried.
 """
 
 import base64
+import hashlib
 import hmac
 import json
 from collections.abc import Mapping, Sequence
@@ -40,7 +41,8 @@ from signoff.telemetry.counts import ProcessCounts
 
 KEY: Final = "deliveries"
 """The name of the store's key that derives tokens."""
-DeliveryKind = Literal["ask", "digest"]
+DeliveryKind = Literal["ask", "digest", "room"]
+"""`room`: a card without arguments for all members of a room. It decides nothing."""
 DeliveryState = Literal["planned", "sent", "delivered", "read", "failed", "closed", "dropped"]
 """Progress of a card. `dropped`: no longer needed, and never sent."""
 Reported = Literal["sent", "delivered", "read", "failed", "unknown"]
@@ -94,6 +96,9 @@ _SHOWN_CHARS: Final = 500
 _VENDOR_CHARS: Final = 500
 _TOKEN_CHARS: Final = 26
 _HANDLE_TEXTS: Final = 12
+_ROOM: Final = "room:"
+"""Begins the `person` of a room's card. No id of a person has a colon."""
+_ROOM_CHARS: Final = 32
 
 
 class NewDelivery(FrozenModel):
@@ -120,7 +125,7 @@ class DeliveryRow(FrozenModel):
     approval: str
     revision: int
     person: str
-    """The recipient's id."""
+    """The recipient's id, or `room_person` for a room."""
     channel: str
     """The channel's name in the manifest."""
     address: str
@@ -382,6 +387,29 @@ class DeliveryQueue:
 
         return await self._store.run(write)
 
+    async def redraw(self, approval: str) -> int:
+        """Make the cards of a request in rooms due to be drawn again. Return their number."""
+        of = (DELIVERIES.c.approval == approval, DELIVERIES.c.kind == "room", DELIVERIES.c.ended_at.is_(None))
+        # A card that is being sent may show the state of before. It is drawn again after that.
+        unsent = DELIVERIES.c.state == "planned"
+        return await self._set(
+            *of,
+            DELIVERIES.c.state.in_(_CLOSABLE),
+            remind_at=StoreClock(),
+            due_at=case((unsent, DELIVERIES.c.due_at), else_=StoreClock()),
+            claimed_until=case((unsent, DELIVERIES.c.claimed_until), else_=0),
+            attempts=0,
+        )
+
+    async def record_drawn(self, row: DeliveryRow, again_at: datetime | None) -> None:
+        """Record that a room's card was drawn as of `row`. It is due again at `again_at`, or at the next change."""
+        drawn = DELIVERIES.c.remind_at
+        # A later change made it due again: keep that.
+        unchanged = drawn.is_(None) if row.remind_at is None else drawn == millis_from_time(row.remind_at)
+        later = None if again_at is None else millis_from_time(again_at)
+        due = {} if later is None else {"due_at": later}
+        await self._set(DELIVERIES.c.token == row.token, unchanged, remind_at=later, claimed_until=0, attempts=0, **due)
+
     async def record_reminder(self, token: str) -> None:
         """Record that the reminder was sent, or is no longer needed."""
         to_remind = (DELIVERIES.c.token == token, DELIVERIES.c.remind_at.is_not(None))
@@ -450,7 +478,7 @@ class DeliveryQueue:
                 now = _newer(had, request, reminds=reminds)
                 if now is had:
                     continue
-                due = reminds and row.state in _OUT
+                due = (reminds or row.kind == "room") and row.state in _OUT
                 # Another reader of the same notice may have been first.
                 unchanged = (DELIVERIES.c.token == row.token, DELIVERIES.c.request == row.request, waiting[-1])
                 values = {"request": now.model_dump_json(), "changed_at": StoreClock(), **(again if due else {})}
@@ -475,6 +503,11 @@ class DeliveryQueue:
     async def _set(self, *which: ColumnElement[bool], **values: Any) -> int:
         changing = update(DELIVERIES).where(*which).values(**values, changed_at=StoreClock())
         return await self._store.run(lambda connection: connection.execute(changing).rowcount)
+
+
+def room_person(address: str) -> str:
+    """Return the `person` of the card for the room at `address`."""
+    return f"{_ROOM}{hashlib.sha256(address.encode()).hexdigest()[:_ROOM_CHARS]}"
 
 
 def delivery_token(key: bytes, approval: str, revision: int, person: str, channel: str) -> str:

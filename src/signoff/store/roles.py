@@ -55,6 +55,7 @@ from signoff.store.tables import (
     SESSIONS,
     SIGN_IN_LINKS,
     SUBSCRIPTIONS,
+    TAKEN_REQUESTS,
     TICKETS,
     TOKENS,
     UNINDEXED_REQUESTS,
@@ -163,6 +164,8 @@ _WORKER: Final = {
     SIGN_IN_LINKS: NOTHING,
     # Only the gateway sends cards.
     ABSENCES: NOTHING,
+    # A worker could name another person as busy with a request.
+    TAKEN_REQUESTS: NOTHING,
     DELIVERIES: NOTHING,
     ARRIVALS: NOTHING,
     FOOTERS: NOTHING,
@@ -222,6 +225,7 @@ _GATEWAY: Final = {
     GRANTS: Rights(select=True, insert=True, update=_only(GRANTS, "revoked_by", "revoked_at")),
     FREEZES: Rights(select=True, insert=True, delete=True),
     ABSENCES: Rights(select=True, insert=True, delete=True),
+    TAKEN_REQUESTS: Rights(select=True, insert=True, delete=True),
     PEOPLE: Rights(select=True, insert=True, update=_columns(PEOPLE), delete=True),
     PASSKEYS: Rights(select=True, insert=True, update=_only(PASSKEYS, "counter", "used_at")),
     PASSKEY_CHALLENGES: Rights(select=True, insert=True, delete=True),

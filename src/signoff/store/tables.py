@@ -502,6 +502,17 @@ ABSENCES: Final = Table(
 )
 """People who are or will be away, by their own signed statement."""
 
+TAKEN_REQUESTS: Final = Table(
+    "taken_requests",
+    METADATA,
+    Column("approval", String(200), primary_key=True),
+    Column("tenant", String(64), nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("taken_at", BigInteger, nullable=False, default=StoreClock()),
+    Index("taken_requests_age", "tenant", "taken_at"),
+)
+"""Requests that a person has taken in a room. Gives no right: a row only informs others, and lapses soon."""
+
 GRANTS: Final = Table(
     "grants",
     METADATA,

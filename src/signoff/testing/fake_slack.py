@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from signoff.channels.envelopes import InboundRequest
+from signoff.channels.envelopes import InboundRequest, RoomAct
 from signoff.contracts.decision import Verdict
 from signoff.testing.vendor import HTTP_TROUBLES, Trouble, Vendor, VendorCard
 from signoff.testing.vendor_server import serve_vendor
@@ -26,6 +26,8 @@ BOT_TOKEN: Final = "xoxb-fake"
 APP_TOKEN: Final = "xapp-fake"
 SIGNING_SECRET: Final = "8f742231b10e8888abcd99yyyzzz85a5"
 TEAM: Final = "T1"
+ROOM: Final = "C0TEAM"
+"""A channel of which the app is a member."""
 TRIGGER_SECONDS: Final = 3.0
 _LIMITS: Final = {"header": 150, "section": 3_000, "button": 75, "title": 24, "label": 2_000}
 _BLOCKS: Final = 50
@@ -62,11 +64,13 @@ class FakeSlack(Vendor):
     identities: ClassVar[tuple[str, str, str, str]] = ("T1:UANA", "T1:UBO", "T1:UCY", "T9:UNOBODY")
     troubles: ClassVar[Sequence[Trouble]] = HTTP_TROUBLES
     busy_seconds: ClassVar[float] = 30.0
+    room: ClassVar[str] = ROOM
 
     def __init__(self) -> None:
         self.url = ""
         self.messages: list[SlackMessage] = []
         self.windows: list[dict[str, Any]] = []
+        self.rooms: dict[str, list[SlackMessage]] = {ROOM: []}
         self.refused: list[str] = []
         self.socket_url = ""
         self._numbers = iter(range(1, 1_000_000))
@@ -115,9 +119,7 @@ class FakeSlack(Vendor):
 
     def press_request(self, card: VendorCard, identity: str, action: str) -> InboundRequest:
         """The trigger for the button's window is valid for three seconds."""
-        number = next(self._numbers)
-        trigger = f"trigger.{number}"
-        self._triggers[trigger] = (self.clock().timestamp(), identity)
+        number, trigger = self._new_trigger(identity)
         message = next(each for each in self.messages if each.token == card.token)
         channel = _conversation(_identity(message.user))
         return self.interaction(
@@ -133,6 +135,60 @@ class FakeSlack(Vendor):
                 "actions": [{"type": "button", "action_id": action, "value": card.token, "action_ts": f"{number}.1"}],
             }
         )
+
+    def room_cards(self) -> Sequence[VendorCard]:
+        return [VendorCard(ROOM, each.token, each.words) for each in self.rooms[ROOM]]
+
+    def press_room(self, card: VendorCard, identity: str, act: RoomAct) -> InboundRequest:
+        message = next(each for each in self.rooms[ROOM] if each.token == card.token)
+        elements = [element for block in message.blocks for element in block.get("elements", ())]
+        button = {each["action_id"]: each for each in elements}[f"signoff.{act}"]
+        number, trigger = self._new_trigger(identity)
+        return self.interaction(
+            {
+                "type": "block_actions",
+                **_people(identity),
+                "container": {"type": "message", "message_ts": message.ts, "channel_id": ROOM},
+                "channel": {"id": ROOM},
+                "message": {"ts": message.ts},
+                "response_url": f"{self.url}/respond/{identity.rpartition(':')[2]}",
+                "trigger_id": trigger,
+                "actions": [
+                    {
+                        "type": "button",
+                        "action_id": button["action_id"],
+                        "value": button["value"],
+                        "action_ts": f"{number}.1",
+                    }
+                ],
+            }
+        )
+
+    def press_view(self, identity: str, action: str) -> InboundRequest:
+        """Press a button in the newest dialog of a person."""
+        view = next(each for each in reversed(self.windows) if each["user"] == identity)
+        elements = [element for block in view["blocks"] for element in block.get("elements", ())]
+        button = next(each for each in elements if each["action_id"] == action)
+        number, trigger = self._new_trigger(identity)
+        return self.interaction(
+            {
+                "type": "block_actions",
+                **_people(identity),
+                "container": {"type": "view", "view_id": view["id"]},
+                "view": {"id": view["id"], "private_metadata": view.get("private_metadata", "")},
+                "trigger_id": trigger,
+                "actions": [
+                    {"type": "button", "action_id": action, "value": button["value"], "action_ts": f"{number}.1"}
+                ],
+            }
+        )
+
+    def submit_view(self, identity: str, reason: str) -> InboundRequest:
+        """Submit the newest dialog of a person, with a reason."""
+        view = next(each for each in reversed(self.windows) if each["user"] == identity)
+        state = {"values": {"signoff.reason": {"signoff.reason": {"type": "plain_text_input", "value": reason}}}}
+        sent = {"id": view["id"], "callback_id": view["callback_id"], "private_metadata": view["private_metadata"]}
+        return self.interaction({"type": "view_submission", **_people(identity), "view": {**sent, "state": state}})
 
     def write(self, identity: str, words: str) -> InboundRequest:
         return self._make_event(identity, words, {})
@@ -206,6 +262,8 @@ class FakeSlack(Vendor):
             "chat.postEphemeral": self._ephemeral,
             "chat.update": self._update,
             "views.open": self._window,
+            "views.push": self._push,
+            "views.update": self._change_window,
             "auth.test": lambda _: JSONResponse({"ok": True, "user": "signoff", "team": "Acme", "team_id": TEAM}),
             "apps.connections.open": lambda _: JSONResponse({"ok": True, "url": self.socket_url}),
         }
@@ -213,6 +271,10 @@ class FakeSlack(Vendor):
 
     def _post(self, body: Mapping[str, Any]) -> Response:
         problem = self._problem(body)
+        if not problem and body["channel"] in self.rooms:
+            posted = SlackMessage("", self._stamp(), body["text"], body.get("blocks", []))
+            self.rooms[body["channel"]].append(posted)
+            return JSONResponse({"ok": True, "channel": body["channel"], "ts": posted.ts})
         user = _user_of(body["channel"])
         if problem or user is None:
             return self._no(problem or "channel_not_found")
@@ -234,6 +296,7 @@ class FakeSlack(Vendor):
             for each in self.messages
             if body["channel"] == f"D{each.user}" and each.ts == body.get("ts") and not each.ephemeral
         ]
+        found += [each for each in self.rooms.get(body["channel"], ()) if each.ts == body.get("ts")]
         if problem or not found:
             return self._no(problem or "message_not_found")
         found[0].text, found[0].blocks = body["text"], body["blocks"]
@@ -245,11 +308,22 @@ class FakeSlack(Vendor):
         opened = self._triggers.pop(body["trigger_id"], None)
         if opened is None or self.clock().timestamp() - opened[0] > TRIGGER_SECONDS:
             return self._no("expired_trigger_id")
-        titles = [view[name]["text"] for name in ("title", "submit", "close")]
-        if any(not 0 < len(each) <= _LIMITS["title"] for each in titles) or len(view["private_metadata"]) > 3_000:
+        if not _view_fits(view):
             return self._no("invalid_arguments")
-        self.windows.append({**view, "user": opened[1]})
-        return JSONResponse({"ok": True, "view": {"id": f"V{next(self._numbers)}"}})
+        self.windows.append({**view, "user": opened[1], "id": f"V{next(self._numbers)}"})
+        return JSONResponse({"ok": True, "view": {"id": self.windows[-1]["id"]}})
+
+    def _push(self, body: Mapping[str, Any]) -> Response:
+        """Only a trigger of a press in a dialog may push another one."""
+        return self._window(body) if self.windows else self._no("not_found")
+
+    def _change_window(self, body: Mapping[str, Any]) -> Response:
+        found = [number for number, each in enumerate(self.windows) if each["id"] == body.get("view_id")]
+        if not found or not _view_fits(body["view"]):
+            return self._no("invalid_arguments" if found else "not_found")
+        old = self.windows[found[0]]
+        self.windows[found[0]] = {**body["view"], "user": old["user"], "id": old["id"]}
+        return JSONResponse({"ok": True, "view": {"id": old["id"]}})
 
     async def _respond(self, request: Request) -> Response:
         if self.trouble:
@@ -272,6 +346,11 @@ class FakeSlack(Vendor):
         if len(blocks) > _BLOCKS:
             return "invalid_blocks"
         return "" if all(map(_fits, blocks)) else "invalid_blocks"
+
+    def _new_trigger(self, identity: str) -> tuple[int, str]:
+        number = next(self._numbers)
+        self._triggers[f"trigger.{number}"] = (self.clock().timestamp(), identity)
+        return number, f"trigger.{number}"
 
     def _stamp(self) -> str:
         return f"{int(self.clock().timestamp())}.{next(self._numbers):06d}"
@@ -311,6 +390,21 @@ def _fits(block: Mapping[str, Any]) -> bool:
     elements = block["elements"]
     names = [each["action_id"] for each in elements]
     return 0 < len(elements) <= _ELEMENTS and len(set(names)) == len(names) and all(map(_button_fits, elements))
+
+
+def _view_fits(view: Mapping[str, Any]) -> bool:
+    """A dialog with an input has a button to submit it."""
+    inputs = [block for block in view["blocks"] if block["type"] == "input"]
+    titles = [view[name]["text"] for name in ("title", "submit", "close") if name in view]
+    return (
+        view["type"] == "modal"
+        and bool(view["blocks"])
+        and len(view["blocks"]) <= 100
+        and all(0 < len(each) <= _LIMITS["title"] for each in titles)
+        and len(view.get("private_metadata", "")) <= 3_000
+        and (not inputs or "submit" in view)
+        and all(block["type"] == "input" or _fits(block) for block in view["blocks"])
+    )
 
 
 def _button_fits(button: Mapping[str, Any]) -> bool:

@@ -33,11 +33,13 @@ from signoff.formats.replace import replace
 from signoff.people.directory import Directory, FixedDirectory
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
 from signoff.registry.manifest.channel_sections import RoutingRules
+from signoff.registry.manifest.room_sections import TeamRoom
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.inbound_queue import InboundQueue, InboundRow
 from signoff.store.messages.own_messages import OwnMessages
+from signoff.store.questions.taken_requests import TakenRequests
 from signoff.store.store import Store
-from signoff.store.tables import DELIVERIES
+from signoff.store.tables import DELIVERIES, TAKEN_REQUESTS
 from signoff.testing.vendor import Vendor, VendorCard
 
 TENANT: Final = "main"
@@ -83,6 +85,7 @@ class ChannelRig:
         self.cards = DeliveryQueue(store)
         self.events = ScriptedEvents()
         self.recorded: list[AuditEntry] = []
+        self.rooms: dict[str, tuple[TeamRoom, ...]] = {}
         deps = SenderDeps(
             deliveries=self.cards,
             own_messages=OwnMessages(store),
@@ -91,6 +94,8 @@ class ChannelRig:
             record=self._records,
             clock=time.now,
             digest_over=5,
+            rooms=self.rooms,
+            taken=TakenRequests(store),
         )
         channels = {channel.name: channel}
         self.dispatcher = Dispatcher(self.events, channels, RoutingRules(), deps)
@@ -98,8 +103,10 @@ class ChannelRig:
         self.replies = self.processor.replies = WatchedSlots()
         self.receiver = InboundReceiver(store, channels, self._records, time.now, replies=self.replies)
 
-    async def ask(self, number: int = 1, *, notify: bool = True, **fields: Any) -> ApprovalRequest:
-        """Send cards to Bo and Ana unless `notify` is false."""
+    async def ask(
+        self, number: int = 1, *, notify: bool = True, personal: bool = True, **fields: Any
+    ) -> ApprovalRequest:
+        """Send cards to Bo and Ana unless `notify` is false. Without `personal`, only rooms get cards."""
         name = f"{TENANT}.s.t.c{number}.1"
         args = fields.pop("args", {"to": f"Payee {number}", "amount": number})
         card = render_card(effect=f"Pay {number} to {{to}}", title="", tool="pay", args=args, schema={})
@@ -118,7 +125,7 @@ class ChannelRig:
             "rule": REQUIRES_APPROVAL,
             "approvers": ("role:approvers",),
             "requester": Principal(user="guest", name="Guest"),
-            "notify": (self.channel.name,),
+            "notify": (self.channel.name,) if personal else (),
             # The highest assurance that the channel can give.
             "min_assurance": "link" if self.channel.assurance == "link" else "channel",
         }
@@ -127,6 +134,10 @@ class ChannelRig:
         if notify:
             await self.dispatch()
         return request
+
+    def open_room(self, tenant: str = TENANT) -> None:
+        """Show requests to the role `approvers` in the vendor's room, too."""
+        self.rooms["role:approvers"] = (TeamRoom(self.channel.name, self.vendor.room, tenant),)
 
     async def revise(self, request: ApprovalRequest) -> ApprovalRequest:
         """Open the next revision of a request, with other arguments."""
@@ -160,6 +171,13 @@ class ChannelRig:
         values |= {"created_at": DELIVERIES.c.created_at - back, "ended_at": DELIVERIES.c.ended_at - over}
         of = (DELIVERIES.c.approval == request.id, DELIVERIES.c.revision == request.revision)
         moving = update(DELIVERIES).where(*of).values(values)
+        await self.store.run(lambda connection: connection.execute(moving).rowcount)
+
+    async def age_taking(self, request: ApprovalRequest, age: timedelta) -> None:
+        """Move the moment at which a request was taken back by `age`."""
+        back = round(age.total_seconds() * 1000)
+        of = TAKEN_REQUESTS.c.approval == request.id
+        moving = update(TAKEN_REQUESTS).where(of).values(taken_at=TAKEN_REQUESTS.c.taken_at - back)
         await self.store.run(lambda connection: connection.execute(moving).rowcount)
 
     async def receive(self, *raws: InboundRequest) -> list[type[Exception] | None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
-from signoff.channels.envelopes import InboundBatch, InboundRequest
+from signoff.channels.envelopes import InboundBatch, InboundRequest, RoomAct
 from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Verdict
 from signoff.contracts.names import PLUGIN_NAMES
@@ -43,6 +43,8 @@ class Vendor(ABC):
     """The identities of four people. The last one is a stranger."""
     writes: ClassVar[bool] = True
     """Whether people can write free text there, without a card."""
+    room: ClassVar[str] = ""
+    """The address of a room in which the channel may post, "" if the vendor has no rooms."""
     trouble: Trouble = ""
     troubles: ClassVar[Sequence[Trouble]] = ()
     """Further failures of a call. Use `HTTP_TROUBLES` if the channel calls HTTP and reads the answers."""
@@ -107,6 +109,17 @@ class Vendor(ABC):
     def reply_to_latest(self, identity: str, words: str) -> InboundRequest | None:
         """Return the request of a reply by `identity` to our latest message, or `None` if that is impossible."""
         return None
+
+    def room_cards(self) -> Sequence[VendorCard]:
+        """Return the present form of every card in `room`, in order. Only called if there is a room."""
+        raise NotImplementedError
+
+    def press_room(self, card: VendorCard, identity: str, act: RoomAct) -> InboundRequest:
+        """Return the request that reaches the channel if `identity` presses a button of a card in `room`.
+
+        Raises `KeyError` if the card has no such button.
+        """
+        raise NotImplementedError
 
     def introductions(self) -> Sequence[InboundRequest]:
         """Return the requests that reach the channel before any card, such as of people who install a bot."""

@@ -191,8 +191,9 @@ def _write_ending(of: _Facts) -> str:
 
 def _delivery(of: _Facts) -> str:
     words = f"{of.get('event', 'delivered')} {of.get('approval', '')}".strip()
-    if of.has("person"):
-        words = of.text("entry.delivery.card", detail=words, who=of.get("person"), channel=of.get("channel"))
+    if of.has("person") or of.has("room"):
+        who = of.get("person", of.get("room"))
+        words = of.text("entry.delivery.card", detail=words, who=who, channel=of.get("channel"))
     return words + (f" ({of.get('code')})" if of.get("code", "") else "")
 
 

@@ -27,6 +27,7 @@ from signoff.channels.inbound.message_time import (
 )
 from signoff.channels.inbound.outcome import Outcome, ReplyLimit, UnknownSenders, drop_empty, in_words
 from signoff.channels.inbound.receiver import Record
+from signoff.channels.inbound.room_handler import RoomHandler
 from signoff.channels.inbound.sent_mail import load_sent_words, may_send_for
 from signoff.channels.inbound.target import CodeLookup, Target, find_target, open_requests
 from signoff.channels.outbound.receipt_text import doubtful_time_text, not_understood_text, which_request_text
@@ -98,10 +99,13 @@ class AnswerHandler:
         self._record = record
         self._clock = clock
         self._limit = ReplyLimit(self._arrivals, record)
+        self._rooms = RoomHandler(store, directory, decisions, clock)
         self._strangers = {name: UnknownSenders(name, record, clock) for name in channels}
 
     async def handle(self, channel: Channel, action: InboundAction, row: InboundRow) -> Outcome:
         """Raises `Unavailable`."""
+        if action.room is not None:
+            return await self._rooms.handle(channel, action, self._strangers[channel.name])
         person = await self._who(channel, action)
         if person is None:
             return await self._stranger(channel, action)

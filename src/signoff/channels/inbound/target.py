@@ -115,6 +115,9 @@ async def _find_named(
 ) -> list[DeliveryRow]:
     """Find cards by our token, else by the vendor's id; the person's own ones if any."""
     row = await deliveries.by_token(action.token) if action.token else None
+    # A room's card shows no arguments, so it must decide nothing.
+    if row is not None and row.kind == "room":
+        return []
     # A token counts only on the channel that sent it. On another one it is a copy and names no card.
     if action.token and (row is None or row.channel != channel.name):
         return []
@@ -123,7 +126,7 @@ async def _find_named(
     else:
         cards = await deliveries.by_vendor(channel.name, action.vendor_ids if row is None else [row.vendor_id])
         # Only the open cards of a list still count.
-        cards = [each for each in cards if each.kind != "digest" or each.ended_at is None]
+        cards = [each for each in cards if each.kind == "ask" or (each.kind == "digest" and each.ended_at is None)]
     # Do not even ask an author about another tenant's card, although its token is right.
     here = [each for each in cards if each.tenant == person.tenant]
     return [each for each in here if each.person == person.id] or here

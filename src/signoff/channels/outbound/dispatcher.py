@@ -25,7 +25,7 @@ from signoff.people.absences import find_returns
 from signoff.people.directory import Directory
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
 from signoff.registry.manifest.channel_sections import RoutingRules
-from signoff.store.delivery_queue import NewDelivery
+from signoff.store.delivery_queue import NewDelivery, room_person
 from signoff.telemetry.json_log import bind_log_fields, fields_of_request
 from signoff.telemetry.stack_trace import trace_without_words
 
@@ -65,6 +65,7 @@ class Dispatcher:
         self._deps = deps
         self._identities = {name: channel.identity for name, channel in channels.items()}
         self._senders = {name: ChannelSender(channel, deps) for name, channel in channels.items()}
+        self._with_rooms = frozenset(name for name, channel in channels.items() if channel.rooms)
         self._paces = {name: channel.per_second for name, channel in channels.items()}
         self._woken = asyncio.Event()
 
@@ -147,17 +148,36 @@ class Dispatcher:
             _log.warning("no channel of %s reaches %s; they find it in the inbox", request.id, names)
         return await deps.deliveries.plan(
             [
-                NewDelivery(
-                    request=request,
-                    person=each.person.id,
-                    channel=each.channel,
-                    address=each.address,
-                    # None means due now by the store's clock, which may differ from ours.
-                    due_at=each.due_at if each.due_at > now else None,
-                )
-                for each in route.cards
+                *self._room_cards(request),
+                *(
+                    NewDelivery(
+                        request=request,
+                        person=each.person.id,
+                        channel=each.channel,
+                        address=each.address,
+                        # None means due now by the store's clock, which may differ from ours.
+                        due_at=each.due_at if each.due_at > now else None,
+                    )
+                    for each in route.cards
+                ),
             ]
         )
+
+    def _room_cards(self, request: ApprovalRequest) -> list[NewDelivery]:
+        """Return the cards of the rooms of its approvers' roles, one for each room."""
+        entries = approver_spec_of(request).terms.approvers
+        rooms = dict.fromkeys(room for entry in entries for room in self._deps.rooms.get(entry, ()))
+        return [
+            NewDelivery(
+                request=request,
+                person=room_person(room.room),
+                channel=room.channel,
+                address=room.room,
+                kind="room",
+            )
+            for room in rooms
+            if room.tenant == request.tenant and room.channel in self._with_rooms
+        ]
 
     async def _again_and_again(self, work: Callable[[], Awaitable[int]]) -> None:
         pause = TICK

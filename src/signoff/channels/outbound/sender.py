@@ -17,14 +17,17 @@ from signoff.channels.base import Channel
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import PARTIAL, SENT, ClosedCard, OutboundCard, SentCard
 from signoff.channels.outbound.joined_calls import JoinedCalls
+from signoff.channels.room_text import room_card
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import Clock
 from signoff.contracts.person import Absence, Person
 from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import Directory
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
+from signoff.registry.manifest.room_sections import TeamRooms
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow, SentDelivery
 from signoff.store.messages.own_messages import OwnMessage, OwnMessages
+from signoff.store.questions.taken_requests import TakenRequests
 from signoff.telemetry.json_log import bind_log_fields, fields_of_request
 from signoff.telemetry.stack_trace import trace_without_words
 
@@ -64,6 +67,10 @@ class SenderDeps:
     secrets: SecretProvider = field(default_factory=SecretProvider, repr=False)
     absences: Callable[[str], Awaitable[Sequence[Absence]]] | None = field(default=None, repr=False)
     """Finds the absences of a tenant. Without it, all people are present."""
+    rooms: TeamRooms = field(default_factory=dict)
+    """The rooms of teams, by approver entry."""
+    taken: TakenRequests | None = field(default=None, repr=False)
+    """The requests that people have taken in rooms."""
 
 
 class ChannelSender:
@@ -157,6 +164,8 @@ class ChannelSender:
             yield from ([row] for row in group)
 
     async def _one(self, row: DeliveryRow) -> int:
+        if row.kind == "room":
+            return await self._draw_room(row)
         again = row.state != "planned"
         before = SentCard(vendor_id=row.vendor_id, handle=row.handle) if again else None
         card = await self._outbound_card(row, "remind" if again else "ask")
@@ -175,6 +184,34 @@ class ChannelSender:
             await self._sent.call([SentDelivery(row.token, sent.vendor_id, handle)])
             await self._record(row, "sent", vendor_id=sent.vendor_id)
         return 1
+
+    async def _draw_room(self, row: DeliveryRow) -> int:
+        """Post a room's card, or draw it again after a change."""
+        before = None if row.state == "planned" else SentCard(vendor_id=row.vendor_id, handle=row.handle)
+        found = {} if self._deps.taken is None else await self._deps.taken.find(row.tenant, [row.approval])
+        taken = found.get(row.approval)
+        holder, until = ("", None) if taken is None else (self._name(taken.person, row.tenant), taken.lapses_at)
+        formatter = self._channel.formatter(_member(row))
+        card = room_card(row.request, row.token, row.address, formatter, holder=holder, until=until)
+        sent = await self._try_to_send([row], lambda: self._channel.deliver_room(card, before))
+        if sent is None:
+            return 0
+        if before is None:
+            await self._sent.call([SentDelivery(row.token, sent.vendor_id, sent.handle, "room")])
+            await self._record(row, "sent", vendor_id=sent.vendor_id)
+        # When the time of its holder is over, the card must no longer name them.
+        await self._cards.record_drawn(row, until)
+        return 1
+
+    async def _close_room(self, row: DeliveryRow) -> None:
+        formatter = self._channel.formatter(_member(row))
+        card = room_card(row.request, row.token, row.address, formatter, ended=True)
+        sent = SentCard(vendor_id=row.vendor_id, handle=row.handle)
+        await self._within(self._channel.deliver_room(card, sent))
+
+    def _name(self, person: str, tenant: str) -> str:
+        found = self._deps.people.find(person, tenant)
+        return person if found is None else found.name or found.id
 
     async def _begin(self, rows: Sequence[DeliveryRow]) -> list[DeliveryRow]:
         """Record that an attempt to send `rows` begins.
@@ -215,23 +252,23 @@ class ChannelSender:
     async def _close_one(self, row: DeliveryRow) -> int:
         person = self._deps.people.find(row.person, row.tenant)
         event, facts = "closed", dict[str, object]()
-        # Do not close a digest: its other requests may still be open.
-        if row.kind != "digest" and person is not None:
-            link = await self._deps.links(row)
-            closed = ClosedCard(request=row.request, person=person, token=row.token, link=link, address=row.address)
-            sent = SentCard(vendor_id=row.vendor_id, handle=row.handle)
-            try:
+        try:
+            if row.kind == "room":
+                await self._close_room(row)
+            # Do not close a digest: its other requests may still be open.
+            elif row.kind != "digest" and person is not None:
+                link = await self._deps.links(row)
+                closed = ClosedCard(request=row.request, person=person, token=row.token, link=link, address=row.address)
+                sent = SentCard(vendor_id=row.vendor_id, handle=row.handle)
                 ending = await self._within(self._channel.close(sent, closed))
                 await self._note_message(row, ending, whole=False)
-            except NotDelivered as error:
-                since = row.ended_at or row.changed_at
-                if error.again and self._deps.clock() < since + CLOSE_WITHIN:
-                    pause = self._pause(row, error)
-                    await self._cards.record_failure(
-                        row.token, error.code, error.message, again_after=pause, closing=True
-                    )
-                    return 0
-                event, facts = "not closed", {"code": error.code, "message": error.message}
+        except NotDelivered as error:
+            since = row.ended_at or row.changed_at
+            if error.again and self._deps.clock() < since + CLOSE_WITHIN:
+                pause = self._pause(row, error)
+                await self._cards.record_failure(row.token, error.code, error.message, again_after=pause, closing=True)
+                return 0
+            event, facts = "not closed", {"code": error.code, "message": error.message}
         await self._cards.record_closed(row.token)
         await self._record(row, event, **facts)
         return 1
@@ -310,6 +347,12 @@ class ChannelSender:
         return wanted
 
     def _may_answer(self, row: DeliveryRow) -> bool:
+        if row.kind == "room":
+            return any(
+                (room.channel, room.room, room.tenant) == (row.channel, row.address, row.tenant)
+                for rooms in self._deps.rooms.values()
+                for room in rooms
+            )
         # Use the current directory: a person who has left since the planning must not see the request.
         person = self._deps.people.find(row.person, row.tenant)
         spec = approver_spec_of(row.request)
@@ -338,7 +381,8 @@ class ChannelSender:
             await self._deps.own_messages.note(self.name, sent.vendor_id, row.tenant, row.person, message)
 
     async def _record(self, row: DeliveryRow, event: str, **facts: object) -> None:
-        facts = {"person": row.person, "channel": row.channel, **facts}
+        to = {"room": row.address} if row.kind == "room" else {"person": row.person}
+        facts = {**to, "channel": row.channel, **facts}
         await self._entries.call([delivery_entry(row.request, event, row.token, self._deps.clock(), facts)])
 
 
@@ -352,6 +396,11 @@ async def next_channel(cards: DeliveryQueue, failed: DeliveryRow) -> None:
 
 def _cards_at_once(pace: float) -> int:
     return min(max(round(_CLAIMED_SECONDS / pace), _AT_ONCE), _MOST_AT_ONCE) if pace else _AT_ONCE
+
+
+def _member(row: DeliveryRow) -> Person:
+    """Return a reader of a room's card, of no certain language or time zone."""
+    return Person(id="", tenant=row.tenant)
 
 
 def _to_whom(row: DeliveryRow) -> tuple[str, str, str]:

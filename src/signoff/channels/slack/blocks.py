@@ -1,11 +1,11 @@
 """Writes cards as Slack's Block Kit, with models' words in plain text."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from signoff.channels.card_text import CardLimits, CardWords, card_words
-from signoff.channels.envelopes import ClosedCard, OutboundCard
+from signoff.channels.envelopes import ClosedCard, OutboundCard, RoomAct, RoomCard
 from signoff.channels.outbound.receipt_text import closing_text
 from signoff.formats.replace import replace
 from signoff.languages.catalogue import text
@@ -28,6 +28,12 @@ OPEN: Final = "signoff.open"
 CHANGE: Final = "signoff.change"
 REASON: Final = "signoff.reason"
 """Action ids of buttons and of the dialog's field."""
+ROOM_ACTS: Final[Mapping[str, RoomAct]] = {
+    "signoff.take": "take",
+    "signoff.release": "release",
+    "signoff.show": "show",
+}
+"""The buttons of cards in channels, by action id."""
 LIMITS: Final = CardLimits(whole=9_000, value=400, says=800, rows=40)
 
 
@@ -66,6 +72,39 @@ def closed_blocks(closed: ClosedCard, formatter: Formatter) -> tuple[str, list[B
         # Slack requires a new block id when a message changes.
         blocks.append({"type": "actions", "block_id": f"signoff.{closed.token}.over", "elements": [button]})
     return escape(message)[:FALLBACK_CHARS] or closing_words(closed.request, formatter), blocks
+
+
+def room_blocks(card: RoomCard) -> tuple[str, list[Block]]:
+    """All members of the channel read this."""
+    blocks = [_header(card.heading), *(_section(each) for each in card.lines)]
+    ids = {act: name for name, act in ROOM_ACTS.items()}
+    if card.buttons:
+        elements = [_button(ids[act], label, value=card.token) for act, label in card.buttons]
+        # Slack requires a new block id when a message changes.
+        number = len(card.buttons)
+        blocks.append({"type": "actions", "block_id": f"signoff.{card.token}.room{number}", "elements": elements})
+    return escape(card.text)[:FALLBACK_CHARS], blocks
+
+
+def card_view(card: OutboundCard, formatter: Formatter, public_url: str) -> Block:
+    """Return a dialog with a whole card, for one person."""
+    _, blocks = card_blocks(card, formatter, public_url)
+    return _view(blocks, formatter.language)
+
+
+def words_view(words: str, language: str) -> Block:
+    """Return the dialog that replaces a card after an answer."""
+    return _view([_section(each) for each in _cut_sections(words)], language)
+
+
+def _view(blocks: list[Block], language: str) -> Block:
+    return {
+        "type": "modal",
+        "callback_id": OPEN,
+        "title": _plain(text("room.view", language), TITLE_CHARS),
+        "close": _plain(text("button.back", language), TITLE_CHARS),
+        "blocks": blocks,
+    }
 
 
 def reason_view(token: str, where: dict[str, Any], language: str, *, required: bool) -> Block:

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 from signoff.channels.channel_errors import Malformed
 from signoff.channels.envelopes import InboundAction, InboundBatch, InboundRequest
 from signoff.channels.json_body import read_object
-from signoff.channels.slack.blocks import APPROVE, DENY, REASON
+from signoff.channels.slack.blocks import APPROVE, DENY, REASON, ROOM_ACTS
 from signoff.channels.vendor_time import time_from_seconds
 
 _ESCAPES: Final = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
@@ -134,19 +134,22 @@ def _parse_change(body: Mapping[str, Any], inner: Mapping[str, Any]) -> InboundB
 
 
 def _parse_press(payload: Mapping[str, Any], action: Any) -> InboundAction | None:
-    """None for presses other than Approve or Deny: the browser opens the links.
+    """None for other buttons: the browser opens the links.
 
-    A press of Deny opens the dialog for a reason.
+    A press of Deny opens the dialog for a reason. A press in a dialog is in no channel, and is answered there.
     """
-    if not isinstance(action, Mapping) or action.get("action_id") not in (APPROVE, DENY):
+    name = _text(action, "action_id") if isinstance(action, Mapping) else ""
+    if name not in (APPROVE, DENY, *ROOM_ACTS):
         return None
-    container, user = _map(payload, "container"), _map(payload, "user")
+    container, user, view = _map(payload, "container"), _map(payload, "user"), _text(_map(payload, "view"), "id")
     channel = _text(container, "channel_id") or _text(_map(payload, "channel"), "id")
-    stamp = _text(container, "message_ts") or _text(_map(payload, "message"), "ts")
+    stamp = _text(container, "message_ts") or _text(_map(payload, "message"), "ts") or view
     token = _text(action, "value")[:_TOKEN_CHARS]
     where = {"response_url": _text(payload, "response_url"), "channel": channel, "user": _text(user, "id")}
-    denies = action["action_id"] == DENY
-    if denies:
+    where |= {"view": view} if view else {}
+    room = ROOM_ACTS.get(name)
+    denies = name == DENY
+    if denies or room == "show":
         where |= {"trigger_id": _text(payload, "trigger_id"), "token": token}
     return InboundAction(
         # Slack gives a press no id. Build one from the person, the button and the time.
@@ -154,7 +157,8 @@ def _parse_press(payload: Mapping[str, Any], action: Any) -> InboundAction | Non
         identity=_who(_team(payload), user.get("id")),
         token=token,
         # A denial counts only when its dialog is submitted. Until then the person may cancel.
-        verdict=None if denies else "approved",
+        verdict=None if denies or room else "approved",
+        room=room,
         where=where,
     )
 
@@ -171,7 +175,8 @@ def _parse_submission(payload: Mapping[str, Any]) -> InboundBatch:
         token=_text(opened, "token")[:_TOKEN_CHARS],
         verdict="denied",
         reason=_unescape(_text(reason_input, "value")).strip(),
-        where={"channel": _text(opened, "channel"), "user": _text(user, "id")},
+        where={name: _text(opened, name) for name in ("channel", "view") if _text(opened, name)}
+        | {"user": _text(user, "id")},
     )
     return InboundBatch(actions=(action,))
 

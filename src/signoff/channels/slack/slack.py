@@ -24,11 +24,21 @@ from signoff.channels.envelopes import (
     InboundBatch,
     InboundRequest,
     OutboundCard,
+    RoomCard,
     SentCard,
 )
 from signoff.channels.json_body import read_object
 from signoff.channels.signature_check import HmacSignature
-from signoff.channels.slack.blocks import LIMITS, card_blocks, closed_blocks, escape, reason_view
+from signoff.channels.slack.blocks import (
+    LIMITS,
+    card_blocks,
+    card_view,
+    closed_blocks,
+    escape,
+    reason_view,
+    room_blocks,
+    words_view,
+)
 from signoff.channels.slack.payloads import event, interaction, read_payload
 from signoff.channels.vendor_http import VendorAnswer, VendorErrors, VendorHttp
 from signoff.contracts.errors import ConfigError, StoreUnavailable
@@ -58,6 +68,8 @@ class Slack(Channel):
     options: ClassVar[type[ChannelOptions]] = SlackOptions
     # Slack accepts about one message a second in one conversation.
     per_second: ClassVar[float] = 1.0
+    rooms: ClassVar[bool] = True
+    views: ClassVar[bool] = True
 
     def __init__(self, context: ChannelContext) -> None:
         super().__init__(context)
@@ -94,12 +106,33 @@ class Slack(Channel):
         where = {"channel": sent.handle["channel"], "ts": sent.handle["ts"]}
         await self._call("chat.update", {**where, "text": words, "blocks": blocks})
 
+    async def deliver_room(self, card: RoomCard, before: SentCard | None) -> SentCard:
+        """The app must be a member of the channel."""
+        words, blocks = room_blocks(card)
+        message = {"text": words, "blocks": blocks}
+        if before is not None and "ts" in before.handle:
+            where = {"channel": before.handle["channel"], "ts": before.handle["ts"]}
+            await self._call("chat.update", {**where, **message})
+            return before
+        answer = await self._call("chat.postMessage", {"channel": card.address, **message})
+        channel, stamp = str(answer.get("channel")), str(answer.get("ts"))
+        return SentCard(vendor_id=f"{channel}:{stamp}", handle={"channel": channel, "ts": stamp})
+
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
-        """A press of Deny opens a dialog for the reason, which Slack allows within 3 seconds."""
-        if where.get("trigger_id") and reply.receipt is None and await self._asked_why(where, reply):
+        """A press of Deny opens a dialog for the reason, which Slack allows within 3 seconds.
+
+        A press in a channel to see a card opens the card in a dialog, which only that person sees.
+        """
+        if where.get("trigger_id") and reply.receipt is None and await self._has_opened(where, reply):
             return None
         content = {"text": escape(reply.text), "mrkdwn": False}
+        if where.get("view") and await self._replace_view(str(where["view"]), reply):
+            return None
         if await self._respond(str(where.get("response_url", "")), content):
+            return None
+        if not where.get("channel"):
+            # A press in a dialog is in no channel.
+            await self._call("chat.postMessage", {"channel": where["user"], **content})
             return None
         message = {"channel": where["channel"], **content}
         if where.get("thread"):
@@ -184,14 +217,29 @@ class Slack(Channel):
             return False
         return True
 
-    async def _asked_why(self, where: Mapping[str, Any], reply: ChannelReply) -> bool:
-        """Return whether the dialog opened. If it is too late, the reply explains in words how to deny."""
-        opened_for = {"channel": where.get("channel", "")}
-        view = reason_view(str(where["token"]), opened_for, reply.language, required=reply.reason_required)
+    async def _has_opened(self, where: Mapping[str, Any], reply: ChannelReply) -> bool:
+        """Return whether the dialog opened. If it is too late, the reply in words has to do."""
+        if reply.card is not None:
+            view = card_view(reply.card, self.formatter(reply.card.person), self.context.public_url)
+        else:
+            opened_for = {name: where[name] for name in ("channel", "view") if where.get(name)}
+            view = reason_view(str(where["token"]), opened_for, reply.language, required=reply.reason_required)
+        # Above a dialog, Slack only allows another one on top of it.
+        method = "views.push" if where.get("view") else "views.open"
         try:
-            await self._call("views.open", {"trigger_id": where["trigger_id"], "view": view})
+            await self._call(method, {"trigger_id": where["trigger_id"], "view": view})
         except NotDelivered as error:
-            _log.info("the window for a reason did not open on `%s`: %s", self.name, error.code)
+            _log.info("a dialog did not open on `%s`: %s", self.name, error.code)
+            return False
+        return True
+
+    async def _replace_view(self, view: str, reply: ChannelReply) -> bool:
+        """Return whether the dialog is still open and shows the reply."""
+        try:
+            await self._call("views.update", {"view_id": view, "view": words_view(reply.text, reply.language)})
+        except NotDelivered as error:
+            if error.again:
+                raise
             return False
         return True
 

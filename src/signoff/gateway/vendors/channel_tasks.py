@@ -34,6 +34,7 @@ from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.messages.own_messages import OwnMessages
 from signoff.store.questions.questions import Questions
+from signoff.store.questions.taken_requests import TakenRequests
 from signoff.store.store import Store
 
 LONGEST_PAUSE: Final = 300.0
@@ -153,6 +154,8 @@ def _dispatcher(deps: GatewayDeps, channels: Mapping[str, Channel], rules: Routi
         digest_over=rules.digest_over,
         secrets=deps.secrets,
         absences=partial(list_absences, deps),
+        rooms=deps.catalog.channels.rooms,
+        taken=TakenRequests(deps.store),
     )
     events = RequestEvents(Questions(deps.store), deps.requests, deps.clock)
     return Dispatcher(events, channels, rules, sender_deps)

@@ -394,6 +394,15 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("tenant", "person"),
     )
     op.create_table(
+        "taken_requests",
+        sa.Column("approval", sa.String(length=200), nullable=False),
+        sa.Column("tenant", sa.String(length=64), nullable=False),
+        sa.Column("person", sa.String(length=64), nullable=False),
+        sa.Column("taken_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("approval"),
+    )
+    op.create_index("taken_requests_age", "taken_requests", ["tenant", "taken_at"], unique=False)
+    op.create_table(
         "freezes",
         sa.Column("tenant", sa.String(length=64), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),

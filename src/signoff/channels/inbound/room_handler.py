@@ -1,0 +1,143 @@
+"""Handles the buttons of cards in rooms: a person takes a request, gives it back, or sees it. None of them decides."""
+
+from datetime import timedelta
+from typing import Final, Protocol
+
+from signoff.approvals.audit_events import taken_entry
+from signoff.audit.log import entry_writer
+from signoff.channels.base import Channel
+from signoff.channels.envelopes import PARTIAL, ChannelReply, InboundAction, OutboundCard
+from signoff.channels.inbound.outcome import Outcome, UnknownSenders, in_words
+from signoff.channels.inbound.target import CodeLookup
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.clock import Clock
+from signoff.contracts.person import Person
+from signoff.languages.catalogue import ENGLISH, text
+from signoff.people.directory import Directory
+from signoff.people.eligibility import approver_spec_of, resolve_eligibility
+from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow, NewDelivery
+from signoff.store.questions.taken_requests import TakenRequests
+from signoff.store.store import Store
+from signoff.texts.formatter import Formatter, formatter_for
+
+_NOT_SENT: Final = timedelta(days=400)
+"""A card that is only viewed in its room is due this long after its request."""
+
+
+class RoomRequests(CodeLookup, Protocol):
+    """Finds requests, and their pages."""
+
+    async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str: ...
+
+
+class RoomHandler:
+    """Judges each person as for a decision. The refusal is the same for all others, known or not."""
+
+    def __init__(self, store: Store, directory: Directory, requests: RoomRequests, clock: Clock) -> None:
+        self._deliveries = DeliveryQueue(store)
+        self._taken = TakenRequests(store)
+        self._directory = directory
+        self._requests = requests
+        self._clock = clock
+
+    async def handle(self, channel: Channel, action: InboundAction, strangers: UnknownSenders) -> Outcome:
+        """Raises `Unavailable`."""
+        row = await self._deliveries.by_token(action.token) if action.token else None
+        if row is None or row.kind != "room" or row.channel != channel.name:
+            return _refuse(action)
+        person = self._directory.by_identity(channel.identity, action.identity, row.tenant)
+        if person is None or not person.active:
+            met = await strangers.count_sender(action.identity)
+            return _refuse(action, forgotten=met == "many")
+        request = await self._find(row, person)
+        if request is None:
+            return _refuse(action)
+        formatter = formatter_for(person, self._clock())
+        if request.state != "pending" or request.revision != row.revision:
+            return _reply(action, person, formatter, formatter.text("room.over"))
+        if action.room == "show":
+            return await self._show(channel, action, person, request)
+        change = self._take if action.room == "take" else self._release
+        words = await change(channel, person, request, formatter)
+        # Also after a repeat: the first attempt may have ended before this.
+        await self._deliveries.redraw(request.id)
+        return _reply(action, person, formatter, words)
+
+    async def _find(self, row: DeliveryRow, person: Person) -> ApprovalRequest | None:
+        """Return the present request, or `None` if the person may not decide it."""
+        found = await self._requests.with_code(person, row.request.code)
+        request = next((each for each in found if each.id == row.approval), None)
+        if request is None:
+            return None
+        refused = resolve_eligibility(person, self._directory, approver_spec_of(request), self._clock()).code
+        return None if refused else request
+
+    async def _take(self, channel: Channel, person: Person, request: ApprovalRequest, formatter: Formatter) -> str:
+        taking = await self._taken.take(
+            request.id,
+            request.tenant,
+            person.id,
+            lambda row: entry_writer([taken_entry(request, "taken", channel.name, person.id, row.taken_at)]),
+        )
+        when = formatter.time(taking.holder.lapses_at)
+        if taking.holder.person == person.id:
+            return formatter.text("room.took", when=when)
+        holder = self._directory.find(taking.holder.person, request.tenant)
+        who = taking.holder.person if holder is None else holder.name or holder.id
+        return formatter.text("room.held", who=who, when=when)
+
+    async def _release(self, channel: Channel, person: Person, request: ApprovalRequest, formatter: Formatter) -> str:
+        entry = taken_entry(request, "released", channel.name, person.id, self._clock())
+        released = await self._taken.release(request.id, request.tenant, person.id, entry_writer([entry]))
+        return formatter.text("room.released" if released else "room.not_taken")
+
+    async def _show(self, channel: Channel, action: InboundAction, person: Person, request: ApprovalRequest) -> Outcome:
+        """Show the person their own card, whose answers count as those of any card."""
+        formatter = formatter_for(person, self._clock())
+        link = await self._requests.link(request, person, channel.kind)
+        mine = await self._own_card(channel, action, person, request)
+        opened = formatter.text("card.open", link=link)
+        if channel.views:
+            card = OutboundCard(token=mine.token, request=request, person=person, address=mine.address, link=link)
+            if not (request.card.whole and channel.draws_whole(card)):
+                await self._deliveries.add_to_handle(mine.token, PARTIAL, (action.key,))
+            reply = ChannelReply(text=opened, language=formatter.language, card=card)
+            return Outcome(_result(action, person), reply, action.where, person=person)
+        await self._deliveries.expedite(mine.token)
+        sends = mine.state in ("planned", "sent", "delivered", "read")
+        voted = any(vote.subject == person.id for vote in request.votes)
+        words = f"{formatter.text('room.sent')} {opened}" if sends and not voted else opened
+        return _reply(action, person, formatter, words)
+
+    async def _own_card(
+        self, channel: Channel, action: InboundAction, person: Person, request: ApprovalRequest
+    ) -> DeliveryRow:
+        """Plan the person's card on this channel unless it exists."""
+        later = (request.expires_at or self._clock()) + _NOT_SENT
+        new = NewDelivery(
+            request=request,
+            person=person.id,
+            channel=channel.name,
+            address=action.identity,
+            due_at=later if channel.views else None,
+        )
+        await self._deliveries.plan([new])
+        rows = await self._deliveries.of_request(request.id, request.revision)
+        return next(row for row in rows if (row.person, row.channel) == (person.id, channel.name))
+
+
+def _refuse(action: InboundAction, *, forgotten: bool = False) -> Outcome:
+    # In one language, and for all: a translated text would reveal that the directory knows the person.
+    reply = ChannelReply(text=text("room.refused", ENGLISH), language=ENGLISH)
+    return Outcome(
+        {"what": "room", "act": action.room, "refused": True}, reply, in_words(action.where), forgotten=forgotten
+    )
+
+
+def _reply(action: InboundAction, person: Person, formatter: Formatter, words: str) -> Outcome:
+    reply = ChannelReply(text=words, language=formatter.language)
+    return Outcome(_result(action, person), reply, in_words(action.where), person=person)
+
+
+def _result(action: InboundAction, person: Person) -> dict[str, object]:
+    return {"what": "room", "act": action.room, "person": person.id}
