@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from signoff.channels.envelopes import InboundBatch, InboundRequest
+from signoff.channels.envelopes import InboundBatch, InboundRequest, RoomAct
 from signoff.contracts.decision import Verdict
 from signoff.testing.vendor import HTTP_TROUBLES, Trouble, Vendor, VendorCard
 from signoff.testing.vendor_server import serve_vendor
@@ -29,6 +29,8 @@ from signoff.testing.vendor_server import serve_vendor
 APP_ID: Final = "0f8fad5b-d9cb-469f-a165-70867728950e"
 APP_SECRET: Final = "a~secret.of-the-bot"
 TENANT: Final = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
+ROOM: Final = "19:finance@thread.tacv2"
+"""A channel of a team that has installed the bot."""
 OTHER_TENANT: Final = "16fd2706-8baf-433b-82eb-8c7fada847da"
 ISSUER: Final = "https://api.botframework.com"
 SCOPE: Final = "https://api.botframework.com/.default"
@@ -107,6 +109,7 @@ class FakeTeams(Vendor):
     )
     troubles: ClassVar[Sequence[Trouble]] = HTTP_TROUBLES
     busy_seconds: ClassVar[float] = float(BUSY_SECONDS)
+    room: ClassVar[str] = ROOM
 
     url: str = ""
     messages: list[TeamsMessage] = field(default_factory=list)
@@ -203,7 +206,35 @@ class FakeTeams(Vendor):
     # What people do.
 
     def introductions(self) -> Sequence[InboundRequest]:
-        return [self.request(self.installation(identity)) for identity in self.identities]
+        installed = self.room_activity(self.identities[0], type="installationUpdate", action="add")
+        return [*(self.request(self.installation(identity)) for identity in self.identities), self.request(installed)]
+
+    def room_cards(self) -> Sequence[VendorCard]:
+        return [VendorCard(ROOM, each.token, each.text_shown) for each in self.messages if each.conversation == ROOM]
+
+    def press_room(self, card: VendorCard, identity: str, act: RoomAct) -> InboundRequest:
+        return self.request(self.room_press(card, identity, act))
+
+    def room_press(self, card: VendorCard, identity: str, act: str) -> dict[str, Any]:
+        message = next(each for each in self.messages if (each.conversation, each.token) == (ROOM, card.token))
+        buttons = {each["data"]["signoff"]["room"]: each for each in _actions(message.card or {})}
+        button = buttons[act]
+        action = {"type": "Action.Execute", "title": button["title"], "verb": button["verb"], "data": button["data"]}
+        value = {"action": action, "trigger": "manual"}
+        invoke = {"type": "invoke", "name": "adaptiveCard/action", "replyToId": message.id, "value": value}
+        return self.room_activity(identity, thread=message.id, **invoke)
+
+    def room_activity(self, identity: str, *, thread: str = "", **more: Any) -> dict[str, Any]:
+        """Return an activity in the team's channel, perhaps in a thread."""
+        tenant = identity.partition(":")[0]
+        conversation = {
+            "id": f"{ROOM};messageid={thread}" if thread else ROOM,
+            "conversationType": "channel",
+            "isGroup": True,
+            "tenantId": tenant,
+        }
+        data = {"tenant": {"id": tenant}, "team": {"id": ROOM}, "channel": {"id": ROOM}}
+        return self.activity(identity, **{"conversation": conversation, "channelData": data} | more)
 
     def installation(self, identity: str, action: str = "add") -> dict[str, Any]:
         return self.activity(identity, type="installationUpdate", action=action)
@@ -427,7 +458,7 @@ class FakeTeams(Vendor):
         message = TeamsMessage(conversation, str(1_700_000_000_000 + next(self._numbers)), *self._read(path, activity))
         self.messages.append(message)
         self.posted.append({**activity, "id": message.id})
-        if message.token:
+        if message.token and conversation != ROOM:
             person = conversation.removeprefix("a:")
             self._cards.append(VendorCard(f"{TENANT}:{person}", message.token, message.text_shown))
         return {"id": message.id}, 201
@@ -444,10 +475,11 @@ class FakeTeams(Vendor):
         conversation = path["conversation"]
         if conversation in self.gone:
             raise TeamsRefusal(403, self.gone[conversation], "The conversation is gone.")
-        if conversation not in map(conversation_of, self.identities):
+        if conversation not in (ROOM, *map(conversation_of, self.identities)):
             raise TeamsRefusal(404, "ConversationNotFound", "Conversation not found.")
         person = conversation.removeprefix("a:")
-        if activity.get("recipient", {}).get("id") != f"29:{person}" or activity["from"]["id"] != f"28:{APP_ID}":
+        recipient = "" if conversation == ROOM else f"29:{person}"
+        if activity.get("recipient", {}).get("id", "") != recipient or activity["from"]["id"] != f"28:{APP_ID}":
             raise TeamsRefusal(400, "BadSyntax", "Wrong sender or recipient.")
         if activity.get("type") != "message" or activity["conversation"]["id"] != conversation:
             raise TeamsRefusal(400, "BadSyntax", "Activity resulted into multiple skype activities.")

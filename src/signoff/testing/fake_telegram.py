@@ -16,13 +16,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from signoff.channels.envelopes import InboundRequest
+from signoff.channels.envelopes import InboundRequest, RoomAct
 from signoff.contracts.decision import Verdict
 from signoff.testing.vendor import HTTP_TROUBLES, Trouble, Vendor, VendorCard
 from signoff.testing.vendor_server import serve_vendor
 
 TOKEN: Final = "123456789:AAfake-Token_of-a-bot"
 WEBHOOK_SECRET: Final = "a_word_of_our-own"
+ROOM: Final = "-100777"
+"""A group that has the bot as a member."""
 BUSY_SECONDS: Final = 30
 HELD_SECONDS: Final = 0.2
 """The longest time that it holds back an answer, so that the end of a test does not wait for it."""
@@ -72,6 +74,7 @@ class FakeTelegram(Vendor):
     kind: ClassVar[str] = "telegram"
     identities: ClassVar[tuple[str, str, str, str]] = ("1001", "1002", "1003", "9999999999")
     troubles: ClassVar[Sequence[Trouble]] = HTTP_TROUBLES
+    room: ClassVar[str] = ROOM
 
     url: str = ""
     polled: bool = False
@@ -150,6 +153,20 @@ class FakeTelegram(Vendor):
             "data": f"{does}:{card.token}",
         }
         return {"callback_query": query | more}
+
+    def room_cards(self) -> Sequence[VendorCard]:
+        mine = [each for each in self.messages if each.chat == int(ROOM)]
+        return [VendorCard(ROOM, each.token, each.text_shown) for each in mine]
+
+    def press_room(self, card: VendorCard, identity: str, act: RoomAct) -> InboundRequest:
+        message = next(each for each in self.messages if (each.chat, each.token) == (int(ROOM), card.token))
+        data = {each["callback_data"][0]: each["callback_data"] for each in message.buttons}[act[0]]
+        name = str(7_000_000_000 + next(self._numbers))
+        self.queries[name] = identity
+        chat = {"id": int(ROOM), "type": "supergroup", "title": "Finance"}
+        about = {"message_id": message.number, "from": _BOT, "chat": chat, "date": self._now(), "text": message.text}
+        query = {"id": name, "from": _person(identity), "message": about, "chat_instance": "-1", "data": data}
+        return self.update_request({"callback_query": query})
 
     def write(self, identity: str, words: str) -> InboundRequest:
         return self.update_request({"message": self.message_update(identity, text=words)})
@@ -272,7 +289,7 @@ class FakeTelegram(Vendor):
 
     def _send(self, body: Body) -> Body:
         chat = body.get("chat_id")
-        if str(chat) not in self.identities or not isinstance(chat, int):
+        if str(chat) not in (*self.identities, ROOM) or not isinstance(chat, int):
             raise BotRefusal(400, "Bad Request: chat not found")
         if chat in self.blocked:
             raise BotRefusal(403, "Forbidden: bot was blocked by the user")
@@ -283,7 +300,7 @@ class FakeTelegram(Vendor):
         number = next(self._numbers)
         message = TelegramMessage(chat, number, _text_of(body), _buttons_of(body), about.get("message_id", 0))
         self.messages.append(message)
-        if message.buttons or any(words in message.text for words in _ASKS):
+        if str(chat) != ROOM and (message.buttons or any(words in message.text for words in _ASKS)):
             self._cards.append(VendorCard(str(chat), message.token, message.text_shown))
         return {"message_id": number, "from": _BOT, "chat": {"id": chat, "type": "private"}, "text": message.text}
 

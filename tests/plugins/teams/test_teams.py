@@ -31,6 +31,7 @@ from signoff.testing.fake_teams import (
     fake_teams,
 )
 from signoff.testing.rig import ChannelRig
+from signoff.testing.room_suite import RoomSuite
 from signoff.testing.vendor import Vendor
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -48,6 +49,67 @@ def fake(rig: ChannelRig) -> FakeTeams:
 
 def latest_response(vendor: FakeTeams) -> Any:
     return list(vendor.responses.values())[-1][1]
+
+
+class TestTeamsRooms(RoomSuite):
+    def vendor(self) -> AbstractAsyncContextManager[Vendor]:
+        return fake_teams()
+
+    @play_scenario
+    async def test_show_sends_the_card_to_the_own_conversation_of_its_presser(self, rig: ChannelRig) -> None:
+        vendor = fake(rig)
+        rig.open_room()
+        request = await rig.ask(personal=False)
+        await rig.receive(vendor.press_room(vendor.room_cards()[0], rig.bo, "show"))
+        assert [each.conversation for each in vendor.messages] == [vendor.room, conversation_of(rig.bo)]
+        assert text("room.sent", "en") in latest_response(vendor)["value"]
+        await rig.receive(vendor.press(rig.card(rig.bo), rig.bo, "approved"))
+        assert rig.request(request.id).decided_by == "bo"
+        assert "Approved by Bo" in vendor.room_cards()[0].text
+        assert vendor.refused == []
+
+    @play_scenario
+    async def test_press_of_an_older_client_counts_and_is_answered_in_private(self, rig: ChannelRig) -> None:
+        vendor = fake(rig)
+        rig.open_room()
+        await rig.ask(personal=False)
+        press = vendor.room_press(vendor.room_cards()[0], rig.bo, "take")
+        older = {**press, "type": "message", "value": press["value"]["action"]["data"]}
+        await rig.receive(vendor.request(older))
+        assert "Bo has taken it" in vendor.room_cards()[0].text
+        assert [each.conversation for each in vendor.messages] == [vendor.room, conversation_of(rig.bo)]
+
+    @play_scenario
+    async def test_press_from_another_tenant_is_forged(self, rig: ChannelRig) -> None:
+        vendor = fake(rig)
+        rig.open_room()
+        await rig.ask(personal=False)
+        card = vendor.room_cards()[0]
+        other = f"{OTHER_TENANT}:{rig.bo.partition(':')[2]}"
+        assert await rig.receive(vendor.press_room(card, other, "take")) == [Forged]
+        assert "has taken it" not in vendor.room_cards()[0].text
+
+    @play_scenario
+    async def test_decision_in_a_room_decides_nothing(self, rig: ChannelRig) -> None:
+        vendor = fake(rig)
+        rig.open_room()
+        request = await rig.ask()
+        press = vendor.room_press(vendor.room_cards()[0], rig.bo, "take")
+        for token in (vendor.room_cards()[0].token, rig.card(rig.bo).token):
+            press["value"]["action"]["data"] = {"signoff": {"token": token, "verdict": "approved"}}
+            await rig.receive(vendor.request({**press, "id": f"f:{token}"}))
+        assert rig.request(request.id).votes == ()
+
+    @play_scenario
+    async def test_room_is_unknown_until_its_team_installs_the_bot(self, rig: ChannelRig) -> None:
+        vendor = fake(rig)
+        rig.open_room()
+        removed = vendor.room_activity(rig.ana, type="installationUpdate", action="remove")
+        await rig.receive(vendor.request(removed))
+        request = await rig.ask(personal=False)
+        rows = await rig.cards.of_request(request.id)
+        assert [(row.state, row.code) for row in rows] == [("failed", "no_conversation")]
+        assert vendor.messages == []
 
 
 class TestTeams(ChannelSuite):

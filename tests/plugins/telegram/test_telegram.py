@@ -24,6 +24,7 @@ from signoff.testing.channel_cards import play_scenario
 from signoff.testing.channels import ChannelSuite
 from signoff.testing.fake_telegram import HEADER, TOKEN, WEBHOOK_SECRET, FakeTelegram, fake_telegram
 from signoff.testing.rig import ChannelRig
+from signoff.testing.room_suite import RoomSuite
 from signoff.testing.vendor import Vendor
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -37,6 +38,24 @@ def telegram(**options: Any) -> Telegram:
 def fake(rig: ChannelRig) -> FakeTelegram:
     assert isinstance(rig.vendor, FakeTelegram)
     return rig.vendor
+
+
+class TestTelegramRooms(RoomSuite):
+    def vendor(self) -> AbstractAsyncContextManager[Vendor]:
+        return fake_telegram()
+
+    @play_scenario
+    async def test_show_sends_the_card_to_the_private_chat_of_its_presser(self, rig: ChannelRig) -> None:
+        vendor = fake(rig)
+        rig.open_room()
+        request = await rig.ask(personal=False)
+        await rig.receive(vendor.press_room(vendor.room_cards()[0], rig.bo, "show"))
+        assert [str(each.chat) for each in vendor.messages] == [vendor.room, rig.bo]
+        assert vendor.alerts[0][0] == rig.bo
+        await rig.receive(vendor.press(rig.card(rig.bo), rig.bo, "approved"))
+        assert rig.request(request.id).decided_by == "bo"
+        assert "Approved by Bo" in vendor.room_cards()[0].text
+        assert vendor.refused == []
 
 
 class TestTelegram(ChannelSuite):

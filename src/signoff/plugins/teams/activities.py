@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace as with_fields
 from typing import Any, Final
 
-from signoff.channels import Contact, InboundAction, InboundBatch, Malformed, Verdict, time_from_iso
+from signoff.channels import Contact, InboundAction, InboundBatch, Malformed, RoomAct, Verdict, time_from_iso
 from signoff.formats.replace import replace
 from signoff.plugins.teams.cards import OURS, REASON, VERB
 from signoff.plugins.teams.message_text import HTML_CHARS, read_html
@@ -19,6 +19,9 @@ INVOKE: Final = "adaptiveCard/action"
 _GUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _TOKEN: Final = re.compile(r"[a-z0-9]{1,32}\Z")
 _VERDICTS: Final[Mapping[str, Verdict]] = {"approved": "approved", "denied": "denied"}
+_ROOM: Final = re.compile(r"19:[A-Za-z0-9_.@-]{1,150}\Z")
+"""The id of a team's channel."""
+ROOM_ACTS: Final[Mapping[str, RoomAct]] = {"take": "take", "release": "release", "show": "show"}
 _HTML: Final = "text/html"
 _ID_CHARS: Final = 500
 _UNKNOWN_INVOKE: Final = 501
@@ -38,6 +41,8 @@ def read_activity(activity: Mapping[str, Any], tenant: str) -> InboundBatch:
     invoke = kind == "invoke"
     unknown = InboundBatch(status=_UNKNOWN_INVOKE if invoke else 200)
     identity = _identity(activity, tenant)
+    if room := _room_of(activity):
+        return _read_in_room(activity, identity, room, unknown)
     if not identity or not _is_personal(activity):
         return unknown
     contact = Contact(identity=identity, handle=place_of(activity))
@@ -52,6 +57,43 @@ def read_activity(activity: Mapping[str, Any], tenant: str) -> InboundBatch:
     if kind in _EDITS:
         return with_fields(known, actions=_change(activity, identity, _EDITS[str(kind)]))
     return known
+
+
+def room_contact(room: str) -> str:
+    """Return the identity of the contact for a team's channel. No identity of a person has this form."""
+    return f"room:{room}"
+
+
+def _room_of(activity: Mapping[str, Any]) -> str:
+    """Return the id of a team's channel without that of a thread in it, "" for other conversations."""
+    conversation = _map(activity, "conversation")
+    room = _text(conversation, "id").partition(";")[0]
+    return room if conversation.get("conversationType") == "channel" and _ROOM.match(room) else ""
+
+
+def _read_in_room(activity: Mapping[str, Any], identity: str, room: str, unknown: InboundBatch) -> InboundBatch:
+    """Only buttons of a room's card count. All members may have written or read the rest."""
+    place = {"service": _text(activity, "serviceUrl"), "conversation": room, "user": ""}
+    removed = activity.get("type") == "installationUpdate" and str(activity.get("action")).startswith("remove")
+    known = with_fields(unknown, contacts=(Contact(identity=room_contact(room), handle=None if removed else place),))
+    value = _map(activity, "value")
+    action = _map(value, "action") if activity.get("type") == "invoke" else {}
+    if action and (activity.get("name") != INVOKE or action.get("verb") != VERB):
+        return known
+    ours = _map(_map(action, "data") if action else value, OURS)
+    token, act = _text(ours, "token"), ROOM_ACTS.get(_text(ours, "room"))
+    if not identity or act is None or not _TOKEN.match(token):
+        return known
+    press = InboundAction(
+        key=f"press:{_named(activity)}",
+        identity=identity,
+        token=token,
+        room=act,
+        said_at=time_from_iso(activity.get("timestamp")),
+        # Never reply in the room: its members would read it.
+        where={"identity": identity, "locale": _text(activity, "locale")},
+    )
+    return with_fields(known, actions=(press,), status=200)
 
 
 def place_of(activity: Mapping[str, Any]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from signoff.channels import (
     ClosedCard,
     Formatter,
     OutboundCard,
+    RoomCard,
     Verdict,
     card_words,
     closing_text,
@@ -59,6 +60,12 @@ def closed_content(closed: ClosedCard, formatter: Formatter) -> tuple[str, Part]
     return words.partition("\n")[0], _content(_lines(words), actions)
 
 
+def room_content(card: RoomCard) -> Part:
+    """All members of the channel read this."""
+    body = [_block([_run(card.heading, weight="Bolder", size="Medium")]), *_lines("\n".join(card.lines))]
+    return _content(body, [_execute(label, {"token": card.token, "room": act}) for act, label in card.buttons])
+
+
 def text_content(words: str) -> Part:
     return _content(_lines(words), [])
 
@@ -98,7 +105,7 @@ def _actions(card: OutboundCard, words: CardWords, formatter: Formatter, public_
     decides = words.decides and card.kind == "ask"
     actions = []
     if decides and words.approves:
-        actions.append(_execute(words.approve, card.token, "approved", "positive"))
+        actions.append(_decide(words.approve, card.token, "approved", "positive"))
     if decides:
         actions.append(_deny(card, words, formatter))
     if card.link:
@@ -122,14 +129,17 @@ def _deny(card: OutboundCard, words: CardWords, formatter: Formatter) -> Part:
         "isRequired": required,
         "errorMessage": label,
     }
-    part = _content([asked], [_execute(words.deny, card.token, "denied", "destructive")])
+    part = _content([asked], [_decide(words.deny, card.token, "denied", "destructive")])
     return {"type": "Action.ShowCard", "title": words.deny, "style": "destructive", "card": part}
 
 
-def _execute(title: str, token: str, verdict: Verdict, style: str) -> Part:
-    data = {OURS: {"token": token, "verdict": verdict}}
+def _decide(title: str, token: str, verdict: Verdict, style: str) -> Part:
+    return _execute(title, {"token": token, "verdict": verdict}, style)
+
+
+def _execute(title: str, ours: dict[str, str], style: str = "default") -> Part:
     # Older clients send the same data as a message.
-    submit = {"type": "Action.Submit", "title": title, "style": style, "data": data}
+    submit = {"type": "Action.Submit", "title": title, "style": style, "data": {OURS: ours}}
     return {**submit, "type": "Action.Execute", "verb": VERB, "fallback": submit}
 
 

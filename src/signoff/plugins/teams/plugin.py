@@ -27,14 +27,23 @@ from signoff.channels import (
     Malformed,
     NotDelivered,
     OutboundCard,
+    RoomCard,
     SentCard,
     read_object,
 )
 from signoff.contracts.limits import KIB
 from signoff.contracts.person import Person
 from signoff.plugins import BasePlugin
-from signoff.plugins.teams.activities import CHANNEL, read_activity, tenants_of, vendor_id
-from signoff.plugins.teams.cards import CARD_TYPE, Part, card_content, closed_content, draws_whole, text_content
+from signoff.plugins.teams.activities import CHANNEL, read_activity, room_contact, tenants_of, vendor_id
+from signoff.plugins.teams.cards import (
+    CARD_TYPE,
+    Part,
+    card_content,
+    closed_content,
+    draws_whole,
+    room_content,
+    text_content,
+)
 from signoff.plugins.teams.connector import Connector
 
 REPLY_SECONDS: Final = 5.0
@@ -92,6 +101,7 @@ class Teams(Channel):
     identity: ClassVar[str] = "teams"
     options: ClassVar[type[ChannelOptions]] = TeamsOptions
     max_bytes: int = 256 * KIB
+    rooms: ClassVar[bool] = True
 
     def __init__(self, context: ChannelContext) -> None:
         # Import late: the library is an extra.
@@ -122,7 +132,23 @@ class Teams(Channel):
         await self._connector.update(sent.handle, str(name), self._activity(sent.handle, content, summary))
         return None
 
+    async def deliver_room(self, card: RoomCard, before: SentCard | None) -> SentCard:
+        """A room is a channel of a team that has installed the bot."""
+        content = room_content(card)
+        if before is not None and before.handle.get("activity"):
+            activity = self._activity(before.handle, content, card.heading)
+            await self._connector.update(before.handle, str(before.handle["activity"]), activity)
+            return before
+        place = await self.context.contacts.find(room_contact(card.address))
+        if place is None:
+            why = "the bot knows no such channel: its team must install it, and mention it in the channel once"
+            raise NotDelivered(why, code="no_conversation", again=False)
+        return await self._post(place, content, card.heading)
+
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
+        if "identity" in where:
+            # The press was in a room. The reply is for that person alone.
+            where = await self._place(str(where["identity"]))
         activity = {**self._address(where), "text": reply.text, "textFormat": "plain"}
         return self._sent(where, await self._connector.post(where, activity))
 
@@ -214,7 +240,7 @@ class Teams(Channel):
         return {
             "type": "message",
             "from": {"id": f"28:{self._options.app_id}"},
-            "recipient": {"id": place["user"]},
+            **({"recipient": {"id": place["user"]}} if place["user"] else {}),
             "conversation": {"id": place["conversation"], "tenantId": self._options.tenant_id},
             "channelData": {"tenant": {"id": self._options.tenant_id}},
         }

@@ -11,6 +11,8 @@ from signoff.channels import (
     ClosedCard,
     Formatter,
     OutboundCard,
+    RoomAct,
+    RoomCard,
     Verdict,
     card_words,
     closing_text,
@@ -23,6 +25,8 @@ TEXT_UNITS: Final = 4_096
 ALERT_UNITS: Final = 200
 """The limit of the reply to a button press."""
 _VERDICTS: Final[Mapping[str, Verdict]] = {"a": "approved", "d": "denied"}
+_ROOM_ACTS: Final[Mapping[str, RoomAct]] = {"t": "take", "r": "release", "s": "show"}
+_PRESSED_ROOM: Final = re.compile(r"([trs]):([a-z0-9]{1,32})\Z")
 _PRESSED: Final = re.compile(r"([ad]):([a-z0-9]{1,32})\Z")
 
 
@@ -34,6 +38,17 @@ def card_message(card: OutboundCard, formatter: Formatter, assurance: Assurance)
         deny = _button("d", card.token, words.deny)
         buttons = [_button("a", card.token, words.approve), deny] if words.approves else [deny]
         message["reply_markup"] = {"inline_keyboard": [buttons]}
+    return message
+
+
+def room_message(card: RoomCard) -> Message:
+    """All members of the group read this. Without buttons, an edit removes the earlier ones."""
+    message = text_message(card.text)
+    if card.buttons:
+        letters = {act: letter for letter, act in _ROOM_ACTS.items()}
+        # One in each row: the labels are long for a phone.
+        rows = [[_button(letters[act], card.token, label)] for act, label in card.buttons]
+        message["reply_markup"] = {"inline_keyboard": rows}
     return message
 
 
@@ -57,6 +72,12 @@ def read_button(data: str) -> tuple[Verdict, str] | None:
     """Return `None` for a button that is not ours."""
     match = _PRESSED.match(data)
     return (_VERDICTS[match[1]], match[2]) if match else None
+
+
+def read_room_button(data: str) -> tuple[RoomAct, str] | None:
+    """Return `None` for a button that is not of a group's card."""
+    match = _PRESSED_ROOM.match(data)
+    return (_ROOM_ACTS[match[1]], match[2]) if match else None
 
 
 def cut_words(words: str, limit: int) -> str:

@@ -27,6 +27,7 @@ from signoff.channels import (
     NotDelivered,
     OutboundCard,
     Receive,
+    RoomCard,
     SentCard,
     VendorAnswer,
     VendorErrors,
@@ -42,6 +43,7 @@ from signoff.plugins.telegram.cards import (
     closed_message,
     cut_words,
     fitting_words,
+    room_message,
     text_message,
 )
 from signoff.plugins.telegram.updates import ALLOWED, read_update, vendor_id
@@ -61,6 +63,7 @@ _GIVEN: Final = "x-telegram-bot-api-secret-token"
 _SAME: Final = "message is not modified"
 # Groups have negative numbers: all members could answer a card there. A person's number is that of the private chat.
 _PERSON: Final = re.compile(r"[1-9][0-9]{0,18}\Z")
+_GROUP: Final = re.compile(r"-[1-9][0-9]{0,18}\Z")
 _SHOWN_CHARS: Final = 120
 _log = logging.getLogger(__name__)
 
@@ -133,6 +136,7 @@ class Telegram(Channel):
     options: ClassVar[type[ChannelOptions]] = TelegramOptions
     # Telegram accepts about 30 messages a second from a bot, for all recipients together.
     per_second: ClassVar[float] = 20.0
+    rooms: ClassVar[bool] = True
 
     def __init__(self, context: ChannelContext) -> None:
         super().__init__(context)
@@ -159,14 +163,18 @@ class Telegram(Channel):
         if "message" not in sent.handle:
             # Telegram never acknowledged the card. Without its number it cannot be edited, so send a new message.
             return await self._send(int(closed.address), message)
-        where = {"chat_id": sent.handle["chat"], "message_id": sent.handle["message"]}
-        try:
-            await self._bot.call("editMessageText", {**where, **message})
-        except NotDelivered as error:
-            if _SAME not in error.message:
-                raise
-            # An earlier attempt edited it, but its response got lost.
+        await self._edit(sent, message)
         return None
+
+    async def deliver_room(self, card: RoomCard, before: SentCard | None) -> SentCard:
+        """A room is a group that has the bot as a member."""
+        if not _GROUP.match(card.address):
+            raise NotDelivered("a group of Telegram has a negative number", code="address", again=False)
+        message = room_message(card)
+        if before is None or "message" not in before.handle:
+            return await self._send(int(card.address), message)
+        await self._edit(before, message)
+        return before
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
         """Reply to a press above the chat. Replies that are too long or late go to the chat."""
@@ -227,6 +235,15 @@ class Telegram(Channel):
         else:
             findings.append(CheckFinding(True, f"Telegram calls {url}" if url else "the gateway fetches updates"))
         return findings
+
+    async def _edit(self, sent: SentCard, message: Mapping[str, Any]) -> None:
+        where = {"chat_id": sent.handle["chat"], "message_id": sent.handle["message"]}
+        try:
+            await self._bot.call("editMessageText", {**where, **message})
+        except NotDelivered as error:
+            if _SAME not in error.message:
+                raise
+            # An earlier attempt edited it, but its response got lost.
 
     async def _send(self, chat: int, message: Mapping[str, Any]) -> SentCard:
         answer = await self._bot.call("sendMessage", {"chat_id": chat, **message})

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from signoff.channels import InboundAction, InboundBatch, InboundRequest, Malformed, read_object, time_from_seconds
 from signoff.formats.replace import replace
-from signoff.plugins.telegram.cards import read_button
+from signoff.plugins.telegram.cards import read_button, read_room_button
 
 ALLOWED: Final = ("message", "edited_message", "callback_query")
 """The requested kinds of update."""
@@ -50,15 +50,19 @@ def _press(query: Mapping[str, Any]) -> InboundBatch:
     """A press counts for the person who pressed, with any chat or message that it names."""
     data, name = query.get("data"), query.get("id")
     button = read_button(data) if isinstance(data, str) else None
-    if button is None:
+    room = read_room_button(data) if isinstance(data, str) else None
+    if button is None and room is None:
         return InboundBatch()
     if not isinstance(name, str) or not name:
         raise Malformed("a press has no name")
     who = _number(_map(query, "from"), "id")
-    verdict, token = button
+    verdict, token = button or (None, "")
+    act, token = room or (None, token)
     # Reply in the chat with the person who pressed: others may read the chat that has the card.
     where = {"query": name, "chat": who}
-    return _one(InboundAction(key=f"press:{name}", identity=str(who), token=token, verdict=verdict, where=where))
+    return _one(
+        InboundAction(key=f"press:{name}", identity=str(who), token=token, verdict=verdict, room=act, where=where)
+    )
 
 
 def _parse_message(message: Mapping[str, Any]) -> InboundBatch:
