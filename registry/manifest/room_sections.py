@@ -1,7 +1,7 @@
 """The section of rooms in the manifest: the rooms of a team, which show its waiting requests without arguments."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -69,6 +69,12 @@ def build_rooms(rooms: Mapping[str, Sequence[TeamRoom]] | None, kinds: Mapping[s
             raise _refuse(entry, "name a room twice; keep one")
         built[entry] = tuple(each)
     return MappingProxyType(built)
+
+
+def find_rooms(rooms: TeamRooms, approvers: Iterable[str], tenant: str) -> tuple[TeamRoom, ...]:
+    """Return the rooms that show a request of these approver entries, each once."""
+    every = dict.fromkeys(room for entry in approvers for room in rooms.get(entry, ()))
+    return tuple(room for room in every if room.tenant == tenant)
 
 
 def _check(entry: str, room: TeamRoom, kinds: Mapping[str, str]) -> None:

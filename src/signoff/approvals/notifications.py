@@ -1,5 +1,6 @@
 """Decides which events of a request are sent to its approvers' channels."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -26,12 +27,21 @@ _ENDING = (
 """The fields that describe a request's end, including an edit that settled it."""
 
 
-def events_between(before: ApprovalRequest | None, after: ApprovalRequest, now: datetime) -> tuple[RequestEvent, ...]:
-    """Empty if no channel is named.
+def names_channel(request: ApprovalRequest) -> bool:
+    return bool(request.notify)
+
+
+def events_between(
+    before: ApprovalRequest | None,
+    after: ApprovalRequest,
+    now: datetime,
+    is_sent: Callable[[ApprovalRequest], bool] = names_channel,
+) -> tuple[RequestEvent, ...]:
+    """Leaves out events of requests that no channel or room shows, by `is_sent`.
 
     Each revision is opened and closed once. The closed one is the revision that people saw.
     """
-    if not after.notify and (before is None or not before.notify):
+    if not is_sent(after) and (before is None or not is_sent(before)):
         return ()
     events: list[RequestEvent] = []
     waited = before is not None and before.state == "pending"
@@ -47,7 +57,7 @@ def events_between(before: ApprovalRequest | None, after: ApprovalRequest, now: 
             events.append(RequestEvent(kind="escalated", request=after))
         if len(after.assignments) > len(before.assignments):
             events.append(RequestEvent(kind="assigned", request=after))
-    return tuple(each for each in events if each.request.notify)
+    return tuple(each for each in events if is_sent(each.request))
 
 
 def _escalations(request: ApprovalRequest) -> int:

@@ -3,8 +3,6 @@
 from datetime import timedelta
 from typing import Final, Protocol
 
-from signoff.approvals.audit_events import taken_entry
-from signoff.audit.log import entry_writer
 from signoff.channels.base import Channel
 from signoff.channels.envelopes import PARTIAL, ChannelReply, InboundAction, OutboundCard
 from signoff.channels.inbound.outcome import Outcome, UnknownSenders, in_words
@@ -12,11 +10,10 @@ from signoff.channels.inbound.target import CodeLookup
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.clock import Clock
 from signoff.contracts.person import Person
+from signoff.decisions.request_taker import RequestTaker
 from signoff.languages.catalogue import ENGLISH, text
 from signoff.people.directory import Directory
-from signoff.people.eligibility import approver_spec_of, resolve_eligibility
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow, NewDelivery
-from signoff.store.questions.taken_requests import TakenRequests
 from signoff.store.store import Store
 from signoff.texts.formatter import Formatter, formatter_for
 
@@ -35,7 +32,7 @@ class RoomHandler:
 
     def __init__(self, store: Store, directory: Directory, requests: RoomRequests, clock: Clock) -> None:
         self._deliveries = DeliveryQueue(store)
-        self._taken = TakenRequests(store)
+        self._taker = RequestTaker(store, directory, clock)
         self._directory = directory
         self._requests = requests
         self._clock = clock
@@ -58,37 +55,25 @@ class RoomHandler:
         if action.room == "show":
             return await self._show(channel, action, person, request)
         change = self._take if action.room == "take" else self._release
-        words = await change(channel, person, request, formatter)
-        # Also after a repeat: the first attempt may have ended before this.
-        await self._deliveries.redraw(request.id)
-        return _reply(action, person, formatter, words)
+        return _reply(action, person, formatter, await change(channel, person, request, formatter))
 
     async def _find(self, row: DeliveryRow, person: Person) -> ApprovalRequest | None:
         """Return the present request, or `None` if the person may not decide it."""
         found = await self._requests.with_code(person, row.request.code)
         request = next((each for each in found if each.id == row.approval), None)
-        if request is None:
-            return None
-        refused = resolve_eligibility(person, self._directory, approver_spec_of(request), self._clock()).code
-        return None if refused else request
+        return request if request is not None and self._taker.may_take(request, person) else None
 
     async def _take(self, channel: Channel, person: Person, request: ApprovalRequest, formatter: Formatter) -> str:
-        taking = await self._taken.take(
-            request.id,
-            request.tenant,
-            person.id,
-            lambda row: entry_writer([taken_entry(request, "taken", channel.name, person.id, row.taken_at)]),
-        )
-        when = formatter.time(taking.holder.lapses_at)
-        if taking.holder.person == person.id:
+        holder = await self._taker.take(request, person, channel.name)
+        when = formatter.time(holder.lapses_at)
+        if holder.person == person.id:
             return formatter.text("room.took", when=when)
-        holder = self._directory.find(taking.holder.person, request.tenant)
-        who = taking.holder.person if holder is None else holder.name or holder.id
+        other = self._directory.find(holder.person, request.tenant)
+        who = holder.person if other is None else other.name or other.id
         return formatter.text("room.held", who=who, when=when)
 
     async def _release(self, channel: Channel, person: Person, request: ApprovalRequest, formatter: Formatter) -> str:
-        entry = taken_entry(request, "released", channel.name, person.id, self._clock())
-        released = await self._taken.release(request.id, request.tenant, person.id, entry_writer([entry]))
+        released = await self._taker.release(request, person, channel.name)
         return formatter.text("room.released" if released else "room.not_taken")
 
     async def _show(self, channel: Channel, action: InboundAction, person: Person, request: ApprovalRequest) -> Outcome:

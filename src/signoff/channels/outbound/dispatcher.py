@@ -25,6 +25,7 @@ from signoff.people.absences import find_returns
 from signoff.people.directory import Directory
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
 from signoff.registry.manifest.channel_sections import RoutingRules
+from signoff.registry.manifest.room_sections import find_rooms
 from signoff.store.delivery_queue import NewDelivery, room_person
 from signoff.telemetry.json_log import bind_log_fields, fields_of_request
 from signoff.telemetry.stack_trace import trace_without_words
@@ -143,7 +144,7 @@ class Dispatcher:
         absences = await deps.absences(request.tenant) if deps.absences is not None else ()
         returns = find_returns(request, people, absences, now)
         route = plan(request, people, self._identities, self._rules, now, returns)
-        if route.unreached:
+        if route.unreached and request.notify:
             names = ", ".join(person.id for person in route.unreached)
             _log.warning("no channel of %s reaches %s; they find it in the inbox", request.id, names)
         return await deps.deliveries.plan(
@@ -165,8 +166,7 @@ class Dispatcher:
 
     def _room_cards(self, request: ApprovalRequest) -> list[NewDelivery]:
         """Return the cards of the rooms of its approvers' roles, one for each room."""
-        entries = approver_spec_of(request).terms.approvers
-        rooms = dict.fromkeys(room for entry in entries for room in self._deps.rooms.get(entry, ()))
+        rooms = find_rooms(self._deps.rooms, approver_spec_of(request).terms.approvers, request.tenant)
         return [
             NewDelivery(
                 request=request,
@@ -176,7 +176,7 @@ class Dispatcher:
                 kind="room",
             )
             for room in rooms
-            if room.tenant == request.tenant and room.channel in self._with_rooms
+            if room.channel in self._with_rooms
         ]
 
     async def _again_and_again(self, work: Callable[[], Awaitable[int]]) -> None:

@@ -1,13 +1,16 @@
 """Reads the events of requests from the store, the dispatcher's only source: a turn cannot make it send anything."""
 
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 
 from signoff.approvals import deadlines
-from signoff.approvals.notifications import RequestEvent, events_between
+from signoff.approvals.notifications import RequestEvent, events_between, names_channel
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.clock import Clock
 from signoff.contracts.errors import NotFound
+from signoff.people.eligibility import approver_spec_of
+from signoff.registry.manifest.room_sections import TeamRooms, find_rooms
 from signoff.store.questions.questions import ApprovalProgress, Questions
 from signoff.store.request_reader import LoadedRequest, RequestReader
 
@@ -18,7 +21,15 @@ OVERLAP: Final = timedelta(seconds=10)
 class RequestEvents:
     """Several instances over one store each report all events."""
 
-    def __init__(self, questions: Questions, requests: RequestReader, clock: Clock) -> None:
+    def __init__(
+        self,
+        questions: Questions,
+        requests: RequestReader,
+        clock: Clock,
+        rooms: TeamRooms = MappingProxyType({}),
+    ) -> None:
+        """A request without a channel has events, too, if one of `rooms` shows it."""
+        self._rooms = rooms
         self._questions = questions
         self._requests = requests
         self._clock = clock
@@ -47,7 +58,7 @@ class RequestEvents:
             after = loaded.request
             if after.state == "pending":
                 waiting[approval] = after
-            events += events_between(before, after, self._clock())
+            events += events_between(before, after, self._clock(), self._is_sent)
         # Store the state only after all reads: if one fails, no event was reported, and the next look repeats them.
         self._open = waiting
         self._known = {each.approval: each for each in touched if each.approval not in held}
@@ -62,7 +73,7 @@ class RequestEvents:
         loaded = await self._load(request.id)
         if loaded is None or _may_reopen(loaded):
             return None
-        events = events_between(request, loaded.request, self._clock())
+        events = events_between(request, loaded.request, self._clock(), self._is_sent)
         over = next((each for each in events if each.kind == "closed"), None)
         return None if over is None else over.request
 
@@ -72,6 +83,10 @@ class RequestEvents:
             return await self._requests.load(approval)
         except NotFound:
             return None
+
+    def _is_sent(self, request: ApprovalRequest) -> bool:
+        approvers = approver_spec_of(request).terms.approvers
+        return names_channel(request) or bool(find_rooms(self._rooms, approvers, request.tenant))
 
     def _is_due(self, request: ApprovalRequest) -> bool:
         coming = deadlines.next_event(request)

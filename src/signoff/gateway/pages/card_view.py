@@ -47,6 +47,7 @@ from signoff.people.eligibility import (
     has_handed_on,
     resolve_eligibility,
 )
+from signoff.store.questions.taken_requests import TakenRequest
 from signoff.texts.endings import assignment_words, late_report_words, reason_words, undeclared_words, where_words
 from signoff.texts.formatter import FormattedTime, Formatter
 from signoff.texts.reasons import rule_expression, rule_words
@@ -158,6 +159,10 @@ class CardPage:
     thread: tuple[AskedLine, ...]
     unanswered: bool
     asks: int
+    taken: str
+    """The sentence on the person who has taken it, or ""."""
+    take_act: str
+    """`take`, `release`, or "" if the visitor can do neither."""
 
 
 def card_page(
@@ -177,12 +182,15 @@ def card_page(
     similar: SimilarView | None = None,
     external: bool = False,
     absences: Sequence[Absence] = (),
+    taken: TakenRequest | None = None,
+    in_room: bool = False,
 ) -> CardPage:
     """`args` are the loaded arguments, or `None` if unavailable.
 
     `unopened` is the number of pages of values that the visitor must still open before an approval. `undo_seconds` is
     the time left to undo the visitor's denial. `first` are the arguments at the top, and `schema` declares all.
-    `compared` are the values that made the rule ask. `external` is whether the agent runs elsewhere.
+    `compared` are the values that made the rule ask. `external` is whether the agent runs elsewhere. `in_room` is
+    whether a room shows the request.
     """
     formatter = visitor.formatter
     language = formatter.language
@@ -252,7 +260,24 @@ def card_page(
         thread=tuple(_asked_line(each, visitor) for each in request.messages),
         unanswered=pending and is_asked,
         asks=0 if external or is_asked or not is_asker else questions_left(request.messages),
+        taken=_describe_holder(request, taken, visitor, people) if pending else "",
+        take_act=_take_act(taken, visitor) if pending and in_room and not eligibility.code else "",
     )
+
+
+def _describe_holder(request: ApprovalRequest, taken: TakenRequest | None, visitor: Visitor, people: Directory) -> str:
+    if taken is None:
+        return ""
+    formatter, when = visitor.formatter, visitor.formatter.time(taken.lapses_at)
+    if taken.person == visitor.person.id:
+        return formatter.text("room.took", when=when)
+    return formatter.text("room.taken", who=display_name(people, taken.person, request.tenant), when=when)
+
+
+def _take_act(taken: TakenRequest | None, visitor: Visitor) -> str:
+    if taken is None:
+        return "take"
+    return "release" if taken.person == visitor.person.id else ""
 
 
 def _asked_line(message: RequestMessage, visitor: Visitor) -> AskedLine:

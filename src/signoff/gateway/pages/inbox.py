@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final
 
 from fastapi import APIRouter
@@ -11,11 +11,12 @@ from starlette.responses import RedirectResponse, Response
 
 from signoff.approvals.request_state import INBOX
 from signoff.contracts.decision import at_least
-from signoff.contracts.errors import BadRequest, NotFound, ServerUnavailable, SignoffError
+from signoff.contracts.errors import BadRequest, NotFound, Refused, ServerUnavailable, SignoffError
 from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionDraft
 from signoff.contracts.responses import WaitingCard
+from signoff.decisions.request_taker import RequestTaker
 from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.approvals.question_service import QuestionService
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
@@ -55,6 +56,7 @@ from signoff.gateway.pages.request_loader import open_card, own_approval
 from signoff.gateway.pages.value_view import read_page, show_page
 from signoff.gateway.turn_starter import new_id
 from signoff.languages.catalogue import text
+from signoff.store.questions.taken_requests import TakenRequests
 from signoff.texts.endings import receipt_words
 
 LOOK_SECONDS: Final = 2.0
@@ -179,6 +181,24 @@ async def assign_card(request: Request, approval: str, site: CurrentSite, visito
     return await _answer(site, visitor, approval, receipt)
 
 
+@router.post("/approvals/{approval}/take", dependencies=[PAGE_DECIDE])
+async def take_card(request: Request, approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """Take the request, or give it back. It stays open to all who may decide it."""
+    own_approval(visitor, approval)
+    form = await read_form(request)
+    language = visitor.formatter.language
+    if not visitor.opened(str(form.get("token", "")), f"take {approval}"):
+        return await _card_page(site, visitor, approval, note=text("note.out_of_date", language), status=403)
+    waiting = await site.conversations.request(approval, visitor.person)
+    taker = RequestTaker(site.deps.store, site.deps.people, site.deps.clock)
+    change = taker.release if form.get("act") == "release" else taker.take
+    try:
+        await change(waiting, visitor.person, INBOX)
+    except Refused:
+        return await _card_page(site, visitor, approval, note=text("room.refused", language), status=403)
+    return RedirectResponse(f"/approvals/{approval}", status_code=303)
+
+
 @router.post("/approvals/{approval}/undo", dependencies=[PAGE_DECIDE])
 async def undo_card(request: Request, approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
     """Undo the denial that the visitor has just made in this browser."""
@@ -221,13 +241,25 @@ async def _looks(site: Site, tenant: str, approvers: Sequence[str]) -> AsyncGene
             cards = await site.deps.requests.list_waiting(tenant, approvers=approvers, limit=LISTED)
         except SignoffError:
             return
-        now = [f"{card.id}/{card.revision}/{card.reminded}/{card.escalated}/{card.answered_by}" for card in cards]
+        taken = await _taken(site, tenant)
+        now = [
+            f"{card.id}/{card.revision}/{card.reminded}/{card.escalated}/{card.answered_by}/{taken.get(card.id, '')}"
+            for card in cards
+        ]
         if now != last:
             # The page reloads its list at once.
             site.deps.lists.forget()
-            yield event("waiting", {"version": _version(cards)})
+            yield event("waiting", {"version": _version(cards, taken)})
             last = now
         await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _taken(site: Site, tenant: str) -> Mapping[str, str]:
+    """Return who has taken which request. Without rooms, no request is taken."""
+    if not site.deps.catalog.channels.rooms:
+        return {}
+    taken = await TakenRequests(site.deps.store).list_of(tenant)
+    return {approval: each.person for approval, each in taken.items()}
 
 
 async def _typing_note(site: Site, visitor: Visitor, draft: DecisionDraft) -> str:
@@ -289,6 +321,7 @@ def _card_context(card: CardPage, visitor: Visitor, rows: Sequence[InboxRow]) ->
         "uses": USES,
         "withdraw_token": visitor.token(f"withdraw {request.id}"),
         "assign_token": visitor.token(f"assign {request.id}"),
+        "take_token": visitor.token(f"take {request.id}"),
         "undo_token": visitor.token(f"undo {request.id}"),
         "ask_token": visitor.token(f"ask {request.id}"),
         # Makes repeats of one form count once.
@@ -309,6 +342,7 @@ async def _rows(site: Site, visitor: Visitor, limit: int, choice: WaitingFilter 
             person.tenant, approvers=entries, wanted=choice.matches if choice else None, limit=limit + 1
         ),
     )
+    taken = await _taken(site, person.tenant)
     together = {tool: _together(site, tool) for tool in {card.tool for card in cards}}
     return [
         InboxRow(
@@ -320,6 +354,8 @@ async def _rows(site: Site, visitor: Visitor, limit: int, choice: WaitingFilter 
             soon=formatter.is_soon(card.expires_at) if card.expires_at else False,
             together=card.kind == "approval" and together[card.tool],
             answered=person.id in card.answered_by,
+            holder=taken.get(card.id, ""),
+            taken_by=display_name(site.deps.people, taken[card.id], person.tenant) if card.id in taken else "",
         )
         for card in cards
     ]
@@ -362,7 +398,7 @@ def _list(
         "groups": group_rows(needed, titles, visitor.formatter, MOST) if choice.several else (),
         "choice": choice,
         "selected": selected,
-        "version": _version([row.card for row in rows]),
+        "version": _version([row.card for row in rows], {row.card.id: row.holder for row in rows}),
         "actors": sorted(site.deps.catalog.actors),
         "tools": list(titles.items()),
         "teams": visitor.person.roles,
@@ -373,7 +409,8 @@ def _list(
     }
 
 
-def _version(cards: Sequence[WaitingCard]) -> str:
+def _version(cards: Sequence[WaitingCard], taken: Mapping[str, str]) -> str:
     return "-".join(
-        f"{card.code}{card.revision}{card.reminded}{card.escalated:d}{len(card.answered_by)}" for card in cards
+        f"{card.code}{card.revision}{card.reminded}{card.escalated:d}{len(card.answered_by)}{taken.get(card.id, '')}"
+        for card in cards
     )

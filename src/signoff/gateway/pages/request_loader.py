@@ -23,8 +23,11 @@ from signoff.gateway.pages.decided.similar_view import SimilarView, similar_view
 from signoff.gateway.pages.previews.preview_view import load_preview
 from signoff.gateway.pages.timeline_view import delivery_lines
 from signoff.gateway.pages.turn_view import call_lines
+from signoff.people.eligibility import approver_spec_of
+from signoff.registry.manifest.room_sections import find_rooms
 from signoff.store.delivery_queue import DeliveryQueue
 from signoff.store.questions.approval_rows import ApprovalRows
+from signoff.store.questions.taken_requests import TakenRequest, TakenRequests
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +52,8 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor, base:
     language = visitor.formatter.language
     # Draw a pending request from the store alone: its turn adds nothing, and the server may be down.
     line = None if request.state == "pending" else await _line(deps, key, language)
-    rows = await DeliveryQueue(deps.store).of_request(request.id, request.revision) if request.notify else []
+    rooms = deps.catalog.channels.rooms
+    rows = await DeliveryQueue(deps.store).of_request(request.id, request.revision) if request.notify or rooms else []
     deliveries = delivery_lines(rows, deps.catalog.channels.declared, deps.people, language)
     left = await unopened_pages(deps.store, loaded, visitor.person) if request.state == "pending" else 0
     undo = undoable_seconds(loaded.rows, visitor)
@@ -70,9 +74,17 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor, base:
         compared=rule_values(request, args, deps.catalog, visitor.formatter),
         similar=similar,
         external=is_external(deps.catalog, request.actor),
+        taken=await _taken(deps, request),
+        in_room=bool(find_rooms(rooms, approver_spec_of(request).terms.approvers, request.tenant)),
         absences=await list_absences(deps, request.tenant) if request.state == "pending" else (),
     )
     return OpenedRequest(request, args, page)
+
+
+async def _taken(deps: GatewayDeps, request: ApprovalRequest) -> TakenRequest | None:
+    if request.state != "pending" or not deps.catalog.channels.rooms:
+        return None
+    return (await TakenRequests(deps.store).find(request.tenant, [request.id])).get(request.id)
 
 
 async def _similar(deps: GatewayDeps, request: ApprovalRequest, visitor: Visitor) -> SimilarView | None:

@@ -185,7 +185,7 @@ def _line(row: DeliveryRow, declared: Mapping[str, DeclaredChannel], people: Dir
     kind = declared[row.channel].kind if row.channel in declared else ""
     failed = row.state == "failed" or (row.state == "planned" and bool(row.code))
     return DeliveryLine(
-        who=display_name(people, row.person, row.tenant),
+        who=row.address if row.kind == "room" else display_name(people, row.person, row.tenant),
         channel=row.channel if kind in ("", row.channel) else f"{row.channel} ({kind})",
         state=row.state,
         words=text(f"told.{row.state}", language),

@@ -157,7 +157,7 @@ def _dispatcher(deps: GatewayDeps, channels: Mapping[str, Channel], rules: Routi
         rooms=deps.catalog.channels.rooms,
         taken=TakenRequests(deps.store),
     )
-    events = RequestEvents(Questions(deps.store), deps.requests, deps.clock)
+    events = RequestEvents(Questions(deps.store), deps.requests, deps.clock, deps.catalog.channels.rooms)
     return Dispatcher(events, channels, rules, sender_deps)
 
 

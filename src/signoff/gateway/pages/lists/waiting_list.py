@@ -32,6 +32,10 @@ class InboxRow:
     """Whether it may be decided with others."""
     answered: bool
     """Whether the visitor's vote already counts. The request waits for others."""
+    holder: str = ""
+    """The id of the person who has taken it, or ""."""
+    taken_by: str = ""
+    """The name of that person."""
 
 
 @dataclass(frozen=True)
