@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from signoff.channels.envelopes import InboundBatch as InboundBatch
     from signoff.channels.envelopes import InboundRequest as InboundRequest
     from signoff.channels.envelopes import OutboundCard as OutboundCard
+    from signoff.channels.envelopes import RoomAct as RoomAct
+    from signoff.channels.envelopes import RoomCard as RoomCard
     from signoff.channels.envelopes import SentCard as SentCard
     from signoff.channels.json_body import read_object as read_object
     from signoff.channels.outbound.receipt_text import closing_text as closing_text
@@ -69,6 +71,8 @@ _MODULES = {
     "InboundBatch": "signoff.channels.envelopes",
     "ChannelReply": "signoff.channels.envelopes",
     "CheckFinding": "signoff.channels.envelopes",
+    "RoomAct": "signoff.channels.envelopes",
+    "RoomCard": "signoff.channels.envelopes",
     "SentCard": "signoff.channels.envelopes",
     "DeliveryStatus": "signoff.channels.envelopes",
     "VendorAnswer": "signoff.channels.vendor_http",

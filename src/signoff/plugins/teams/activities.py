@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace as with_fields
 from typing import Any, Final
 
-from signoff.channels import Contact, InboundAction, InboundBatch, Malformed, Verdict, time_from_iso
-from signoff.channels.envelopes import RoomAct
+from signoff.channels import Contact, InboundAction, InboundBatch, Malformed, RoomAct, Verdict, time_from_iso
 from signoff.formats.replace import replace
 from signoff.plugins.teams.cards import OURS, REASON, VERB
 from signoff.plugins.teams.message_text import HTML_CHARS, read_html

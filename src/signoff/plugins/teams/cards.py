@@ -12,11 +12,11 @@ from signoff.channels import (
     ClosedCard,
     Formatter,
     OutboundCard,
+    RoomCard,
     Verdict,
     card_words,
     closing_text,
 )
-from signoff.channels.envelopes import RoomCard
 from signoff.formats.replace import replace
 
 Part: TypeAlias = dict[str, Any]

@@ -27,10 +27,10 @@ from signoff.channels import (
     Malformed,
     NotDelivered,
     OutboundCard,
+    RoomCard,
     SentCard,
     read_object,
 )
-from signoff.channels.envelopes import RoomCard
 from signoff.contracts.limits import KIB
 from signoff.contracts.person import Person
 from signoff.plugins import BasePlugin

@@ -11,11 +11,12 @@ from signoff.channels import (
     ClosedCard,
     Formatter,
     OutboundCard,
+    RoomAct,
+    RoomCard,
     Verdict,
     card_words,
     closing_text,
 )
-from signoff.channels.envelopes import RoomAct, RoomCard
 from signoff.formats.visible_text import ELLIPSIS
 
 Message: TypeAlias = dict[str, Any]

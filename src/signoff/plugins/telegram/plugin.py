@@ -27,13 +27,13 @@ from signoff.channels import (
     NotDelivered,
     OutboundCard,
     Receive,
+    RoomCard,
     SentCard,
     VendorAnswer,
     VendorErrors,
     VendorHttp,
     check_same,
 )
-from signoff.channels.envelopes import RoomCard
 from signoff.formats.visible_text import one_line
 from signoff.plugins import BasePlugin
 from signoff.plugins.telegram.cards import (
