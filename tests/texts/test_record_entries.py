@@ -105,6 +105,11 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
         {"event": "sent", "approval": "x", "person": "bo", "channel": "mail"},
         "sent x: the card of bo on mail",
     ),
+    (
+        "delivery",
+        {"event": "sent", "approval": "x", "room": "C1", "channel": "chat"},
+        "sent x: the card of C1 on chat",
+    ),
     ("retired", {"records": 7, "key_id": "k1"}, "7 records were retired, signed by key k1"),
     (
         "policy",

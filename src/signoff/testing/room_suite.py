@@ -23,7 +23,7 @@ def _card(rig: ChannelRig) -> VendorCard:
 
 
 def _first_words(key: str) -> str:
-    return text(key, "en", who="", when="").partition(" until")[0].strip()
+    return text(key, "en", who="", when="").partition(" until")[0].strip(" .")
 
 
 class RoomSuite(CardSuite):
@@ -137,8 +137,32 @@ class RoomSuite(CardSuite):
     @play_scenario
     async def test_room_of_another_tenant_shows_nothing(self, rig: ChannelRig) -> None:
         rig.open_room("other")
-        await rig.ask()
+        request = await rig.ask()
         assert rig.vendor.room_cards() == []
+        assert {row.kind for row in await rig.cards.of_request(request.id)} == {"ask"}
+
+    @play_scenario
+    async def test_room_that_is_no_longer_declared_gets_no_card(self, rig: ChannelRig) -> None:
+        rig.open_room()
+        await rig.ask(notify=False)
+        assert await rig.dispatcher.read() == 1
+        rig.rooms.clear()
+        await rig.dispatch()
+        assert rig.vendor.room_cards() == []
+        assert len(rig.vendor.cards()) == 2
+
+    @play_scenario
+    async def test_new_revision_has_a_card_of_its_own(self, rig: ChannelRig) -> None:
+        """The older card says so and has no buttons. It takes nothing."""
+        rig.open_room()
+        request = await rig.ask(personal=False)
+        older = rig.vendor.press_room(_card(rig), rig.bo, "take")
+        await rig.revise(request)
+        first, second = rig.vendor.room_cards()
+        assert _first_words("room.requester") not in first.text
+        assert _first_words("room.requester") in second.text
+        await rig.receive(older)
+        assert await TakenRequests(rig.store).find(TENANT, [request.id]) == {}
 
     @play_scenario
     async def test_card_in_a_room_waits_for_the_vendor(self, rig: ChannelRig) -> None:
