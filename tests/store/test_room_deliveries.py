@@ -77,7 +77,7 @@ async def test_change_while_a_card_is_first_sent_is_drawn_after_it(store: Store)
     assert again.state == "sent"
 
 
-async def test_taken_card_is_due_again_when_its_time_is_over(store: Store) -> None:
+async def test_card_of_a_taken_request_is_due_at_the_lapse(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     row = await posted(deliveries)
     await deliveries.record_drawn(row, datetime.now(UTC) + timedelta(minutes=15))

@@ -1,4 +1,4 @@
-"""Takes requests for people, from rooms and the inbox. It informs others, and changes nobody's rights."""
+"""Takes requests for people, from rooms and the inbox. Taking informs others, and changes no right."""
 
 from signoff.approvals.audit_events import taken_entry
 from signoff.audit.log import entry_writer

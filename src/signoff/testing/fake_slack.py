@@ -27,7 +27,7 @@ APP_TOKEN: Final = "xapp-fake"
 SIGNING_SECRET: Final = "8f742231b10e8888abcd99yyyzzz85a5"
 TEAM: Final = "T1"
 ROOM: Final = "C0TEAM"
-"""A channel of which the app is a member."""
+"""A channel with the app as a member."""
 TRIGGER_SECONDS: Final = 3.0
 _LIMITS: Final = {"header": 150, "section": 3_000, "button": 75, "title": 24, "label": 2_000}
 _BLOCKS: Final = 50

@@ -55,7 +55,7 @@ class RoomSuite(CardSuite):
         assert rig.request(request.id).decided_by == "ana"
 
     @play_scenario
-    async def test_first_of_two_takers_has_it_and_the_second_is_told(self, rig: ChannelRig) -> None:
+    async def test_first_of_two_takers_has_it_and_the_second_reads_the_name(self, rig: ChannelRig) -> None:
         rig.open_room()
         request = await rig.ask()
         card = _card(rig)
@@ -152,8 +152,8 @@ class RoomSuite(CardSuite):
         assert len(rig.vendor.cards()) == 2
 
     @play_scenario
-    async def test_new_revision_has_a_card_of_its_own(self, rig: ChannelRig) -> None:
-        """The older card says so and has no buttons. It takes nothing."""
+    async def test_new_revision_has_another_card(self, rig: ChannelRig) -> None:
+        """The older card loses its buttons. A late press of one takes nothing."""
         rig.open_room()
         request = await rig.ask(personal=False)
         older = rig.vendor.press_room(_card(rig), rig.bo, "take")

@@ -97,7 +97,7 @@ async def test_taken_request_is_named_in_room_and_inbox_and_decided_by_another(t
     assert not any(str(value) in each.text for each in team.slack.room_cards() for value in request.args.inline or {})
 
 
-async def test_inbox_takes_and_gives_back_for_those_who_may_decide(team: Team) -> None:
+async def test_approvers_take_and_give_back_in_the_inbox(team: Team) -> None:
     request = await team.rig.turns.signoff.request(await team.rig.asked("pay"))
     code, path = show_code(request.code), f"/approvals/{request.id}/take"
     taken = TakenRequests(team.rig.deps.store)

@@ -199,7 +199,7 @@ class ChannelSender:
         if before is None:
             await self._sent.call([SentDelivery(row.token, sent.vendor_id, sent.handle, "room")])
             await self._record(row, "sent", vendor_id=sent.vendor_id)
-        # When the time of its holder is over, the card must no longer name them.
+        # Draw it again at the lapse, to remove the holder's name.
         await self._cards.record_drawn(row, until)
         return 1
 

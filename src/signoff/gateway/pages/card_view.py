@@ -187,10 +187,11 @@ def card_page(
 ) -> CardPage:
     """`args` are the loaded arguments, or `None` if unavailable.
 
+    `in_room` is whether a room shows the request.
+
     `unopened` is the number of pages of values that the visitor must still open before an approval. `undo_seconds` is
     the time left to undo the visitor's denial. `first` are the arguments at the top, and `schema` declares all.
-    `compared` are the values that made the rule ask. `external` is whether the agent runs elsewhere. `in_room` is
-    whether a room shows the request.
+    `compared` are the values that made the rule ask. `external` is whether the agent runs elsewhere.
     """
     formatter = visitor.formatter
     language = formatter.language

@@ -28,7 +28,7 @@ class TakenRequest(FrozenModel):
 
     @property
     def lapses_at(self) -> datetime:
-        """The time from which the request is free again."""
+        """The end, when the request is free again."""
         return self.taken_at + TAKEN_FOR
 
 
