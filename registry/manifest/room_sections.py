@@ -13,6 +13,7 @@ from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.formats.record_section import record_section, to_record
 from signoff.formats.yaml_file import YamlFile
 from signoff.formats.yaml_section import read_section
+from signoff.languages.catalogue import spoken_language
 
 _ROLE: Final = "role:"
 ROOM_ADDRESSES: Final[Mapping[str, re.Pattern[str]]] = MappingProxyType(
@@ -37,6 +38,8 @@ class TeamRoom:
     """The room's address on the channel, such as `C0123` of Slack."""
     tenant: str = DEFAULT_TENANT
     """The tenant of the requests."""
+    locale: str = ""
+    """The language of its cards, such as `de`. English by default."""
 
 
 TeamRooms = Mapping[str, tuple[TeamRoom, ...]]
@@ -65,7 +68,7 @@ def build_rooms(rooms: Mapping[str, Sequence[TeamRoom]] | None, kinds: Mapping[s
             raise _refuse(entry, "write a role there, such as `role:finance`")
         for room in each:
             _check(entry, room, kinds)
-        if len(set(each)) < len(each):
+        if len({(room.channel, room.room, room.tenant) for room in each}) < len(each):
             raise _refuse(entry, "name a room twice; keep one")
         built[entry] = tuple(each)
     return MappingProxyType(built)
@@ -87,6 +90,8 @@ def _check(entry: str, room: TeamRoom, kinds: Mapping[str, str]) -> None:
     pattern = ROOM_ADDRESSES.get(kind)
     if not room.room or (pattern is not None and pattern.match(room.room) is None):
         raise _refuse(entry, f"have {quote_name(room.room)}, which is no address of a room of kind `{kind}`")
+    if room.locale and not spoken_language(room.locale):
+        raise _refuse(entry, f"have {quote_name(room.locale)}, a language without texts")
     if not is_id(room.tenant):
         raise _refuse(entry, f"have the invalid tenant {quote_name(room.tenant)}")
 

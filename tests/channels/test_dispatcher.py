@@ -23,6 +23,7 @@ from signoff.formats.replace import replace
 from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import FixedDirectory
 from signoff.registry.manifest.channel_sections import RoutingRules
+from signoff.registry.manifest.room_sections import TeamRoom
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.messages.own_messages import OwnMessages
 from signoff.store.store import Store
@@ -56,6 +57,7 @@ class Rig:
     ahead: timedelta = timedelta()
     secrets: SecretProvider = field(default_factory=SecretProvider)
     absences: Callable[[str], Awaitable[Sequence[Absence]]] | None = None
+    rooms: dict[str, tuple[TeamRoom, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.cards = DeliveryQueue(self.store)
@@ -73,6 +75,7 @@ class Rig:
             digest_over=self.rules.digest_over,
             secrets=self.secrets,
             absences=self.absences,
+            rooms=self.rooms,
         )
         return Dispatcher(self.happened, {"chat": self.chat, "mail": self.mail}, self.rules, deps)
 
@@ -526,6 +529,16 @@ async def test_card_claimed_by_a_killed_dispatcher_is_sent_again_under_the_same_
     await rig.settle()
     assert [card.token for card, _ in rig.chat.cards] == [claimed[0].token]
     assert len(await rig.rows(asks)) == 3
+
+
+async def test_channel_without_rooms_is_named_at_the_start(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.rooms["role:approvers"] = (TeamRoom("chat", "hall 3"), TeamRoom("gone", "hall 4"))
+    rig.dispatcher = rig.another()
+    assert [each.getMessage() for each in caplog.records] == [
+        "channel `chat` has no rooms, so `rooms` of the manifest cannot use it"
+    ]
+    asks = await rig.asked()
+    assert {row.kind for row in (await rig.rows(asks)).values()} == {"ask"}
 
 
 async def test_error_in_an_adapter_is_a_failed_delivery(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:

@@ -52,6 +52,7 @@ def test_manifest_declares_rooms_of_roles(tmp_path: Path) -> None:
     ("role:finance", "role:", "write a role"),
     ("tenant: other", 'tenant: "a b"', "invalid tenant"),
     ("tenant: other", "tenent: other", "tenant"),
+    ("tenant: other", "locale: xx", "`xx`, a language without texts"),
     ("[{channel: chat, room: C0123}", "[{channel: chat, room: C0123}, {channel: chat, room: C0123}", "twice"),
 )
 def test_unusable_room_is_refused_at_load(old: str, new: str, why: str, tmp_path: Path) -> None:

@@ -135,9 +135,9 @@ class ChannelRig:
             await self.dispatch()
         return request
 
-    def open_room(self, tenant: str = TENANT) -> None:
+    def open_room(self, tenant: str = TENANT, locale: str = "") -> None:
         """Show requests to the role `approvers` in the vendor's room, too."""
-        self.rooms["role:approvers"] = (TeamRoom(self.channel.name, self.vendor.room, tenant),)
+        self.rooms["role:approvers"] = (TeamRoom(self.channel.name, self.vendor.room, tenant, locale),)
 
     async def revise(self, request: ApprovalRequest) -> ApprovalRequest:
         """Open the next revision of a request, with other arguments."""

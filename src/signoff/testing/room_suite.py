@@ -135,6 +135,14 @@ class RoomSuite(CardSuite):
         assert await TakenRequests(rig.store).find(TENANT, [request.id]) == {}
 
     @play_scenario
+    async def test_room_reads_its_cards_in_its_language(self, rig: ChannelRig) -> None:
+        rig.open_room(locale="de")
+        request = await rig.ask()
+        assert "braucht eine Genehmigung" in _card(rig).text
+        await rig.decide_elsewhere(request)
+        assert "Genehmigt von Ana" in _card(rig).text
+
+    @play_scenario
     async def test_room_of_another_tenant_shows_nothing(self, rig: ChannelRig) -> None:
         rig.open_room("other")
         request = await rig.ask()

@@ -67,6 +67,9 @@ class Dispatcher:
         self._identities = {name: channel.identity for name, channel in channels.items()}
         self._senders = {name: ChannelSender(channel, deps) for name, channel in channels.items()}
         self._with_rooms = frozenset(name for name, channel in channels.items() if channel.rooms)
+        named = {room.channel for rooms in deps.rooms.values() for room in rooms}
+        for name in sorted(named & channels.keys() - self._with_rooms):
+            _log.warning("channel `%s` has no rooms, so `rooms` of the manifest cannot use it", name)
         self._paces = {name: channel.per_second for name, channel in channels.items()}
         self._woken = asyncio.Event()
 

@@ -24,12 +24,13 @@ from signoff.contracts.person import Absence, Person
 from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import Directory
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
-from signoff.registry.manifest.room_sections import TeamRooms
+from signoff.registry.manifest.room_sections import TeamRoom, TeamRooms
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow, SentDelivery
 from signoff.store.messages.own_messages import OwnMessage, OwnMessages
 from signoff.store.questions.taken_requests import TakenRequests
 from signoff.telemetry.json_log import bind_log_fields, fields_of_request
 from signoff.telemetry.stack_trace import trace_without_words
+from signoff.texts.formatter import Formatter
 
 SEND_SECONDS: Final = 30.0
 """The limit for sending one card. A claim lasts twice as long."""
@@ -191,7 +192,7 @@ class ChannelSender:
         found = {} if self._deps.taken is None else await self._deps.taken.find(row.tenant, [row.approval])
         taken = found.get(row.approval)
         holder, until = ("", None) if taken is None else (self._name(taken.person, row.tenant), taken.lapses_at)
-        formatter = self._channel.formatter(_member(row))
+        formatter = self._room_formatter(row)
         card = room_card(row.request, row.token, row.address, formatter, holder=holder, until=until)
         sent = await self._try_to_send([row], lambda: self._channel.deliver_room(card, before))
         if sent is None:
@@ -204,10 +205,21 @@ class ChannelSender:
         return 1
 
     async def _close_room(self, row: DeliveryRow) -> None:
-        formatter = self._channel.formatter(_member(row))
+        formatter = self._room_formatter(row)
         card = room_card(row.request, row.token, row.address, formatter, ended=True)
         sent = SentCard(vendor_id=row.vendor_id, handle=row.handle)
         await self._within(self._channel.deliver_room(card, sent))
+
+    def _room(self, row: DeliveryRow) -> TeamRoom | None:
+        """Return `None` for a room that is no longer declared."""
+        place = (row.channel, row.address, row.tenant)
+        every = (room for rooms in self._deps.rooms.values() for room in rooms)
+        return next((room for room in every if (room.channel, room.room, room.tenant) == place), None)
+
+    def _room_formatter(self, row: DeliveryRow) -> Formatter:
+        room = self._room(row)
+        # The members of a room have no common time zone.
+        return self._channel.formatter(Person(id="", tenant=row.tenant, locale="" if room is None else room.locale))
 
     def _name(self, person: str, tenant: str) -> str:
         found = self._deps.people.find(person, tenant)
@@ -348,11 +360,7 @@ class ChannelSender:
 
     def _may_answer(self, row: DeliveryRow) -> bool:
         if row.kind == "room":
-            return any(
-                (room.channel, room.room, room.tenant) == (row.channel, row.address, row.tenant)
-                for rooms in self._deps.rooms.values()
-                for room in rooms
-            )
+            return self._room(row) is not None
         # Use the current directory: a person who has left since the planning must not see the request.
         person = self._deps.people.find(row.person, row.tenant)
         spec = approver_spec_of(row.request)
@@ -396,11 +404,6 @@ async def next_channel(cards: DeliveryQueue, failed: DeliveryRow) -> None:
 
 def _cards_at_once(pace: float) -> int:
     return min(max(round(_CLAIMED_SECONDS / pace), _AT_ONCE), _MOST_AT_ONCE) if pace else _AT_ONCE
-
-
-def _member(row: DeliveryRow) -> Person:
-    """Return a reader of a room's card, of no certain language or time zone."""
-    return Person(id="", tenant=row.tenant)
 
 
 def _to_whom(row: DeliveryRow) -> tuple[str, str, str]:
