@@ -239,9 +239,9 @@ async def _looks(site: Site, tenant: str, approvers: Sequence[str]) -> AsyncGene
     while True:
         try:
             cards = await site.deps.requests.list_waiting(tenant, approvers=approvers, limit=LISTED)
+            taken = await _taken(site, tenant)
         except SignoffError:
             return
-        taken = await _taken(site, tenant)
         now = [
             f"{card.id}/{card.revision}/{card.reminded}/{card.escalated}/{card.answered_by}/{taken.get(card.id, '')}"
             for card in cards
