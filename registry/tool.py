@@ -149,6 +149,16 @@ class ToolOptions:
 
     [approvals.md](approvals.md#remarks).
     """
+    tell: Annotated[
+        Mapping[str, Names],
+        FieldSpec(
+            key=dict[str, list[str]], form="events by `requester`, `user:<id>` or `role:<role>`", unset="no notice"
+        ),
+    ] = field(default_factory=dict)
+    """`{requester: [decided, ran], role:audit: [waiting]}`: events sent to these people.
+
+    [channels.md](channels.md#notices).
+    """
     version: Annotated[str, DEFINITION] = "1"
     """A change makes earlier approvals stale."""
     read_only: Annotated[bool, DEFINITION] = False
@@ -356,7 +366,7 @@ class Tool(ToolOptions):
             object.__setattr__(self, "site", _call_site())
         # Hashed, shown and checked values must not change under an approval, nor through a caller of the registry
         # .
-        for schema in ("input_schema", "output_schema", "settings_schema", "settings", "metadata"):
+        for schema in ("input_schema", "output_schema", "settings_schema", "settings", "metadata", "tell"):
             object.__setattr__(self, schema, self._read_only(schema))
 
     def _read_only(self, schema: str) -> Mapping[str, Any] | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from signoff.approvals.notifications import NOTICE_EVENTS, REQUESTER
 from signoff.contracts.canonical_json import NotCanonical, canonical_json
 from signoff.contracts.errors import RegistrationError
 from signoff.contracts.ids import ID_PATTERN, TOOL_NAME_PATTERN, is_id, is_tool_name
@@ -24,7 +25,7 @@ from signoff.formats.json_schema import compile_schema
 from signoff.formats.nearest_name import did_you_mean
 from signoff.keys.secret_references import FORMS, is_secret_name, literal_secrets
 from signoff.languages.remarks import english
-from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policy.approval_policy import APPROVER, ApprovalPolicy
 from signoff.registry.capabilities import NO_CAPABILITIES, WRITABLE, Capabilities
 from signoff.registry.handler_adapters import run_elsewhere
 from signoff.registry.results.destinations import filter_problems
@@ -406,6 +407,17 @@ def _runs(tool: Tool) -> Iterator[FieldProblem]:
 
 
 # In the order of B17; each may rely on those before it: schemas are valid before arguments are looked up in them.
+def _tell(tool: Tool) -> Iterator[FieldProblem]:
+    for who, events in tool.tell.items():
+        if who != REQUESTER and APPROVER.match(who) is None:
+            why = f"has `tell` for `{who}`, which is neither `requester`, `role:<role>` nor `user:<id>`"
+            yield FieldProblem("tell", who, why)
+        for event in events:
+            if event not in NOTICE_EVENTS:
+                near = did_you_mean(event, NOTICE_EVENTS)
+                yield FieldProblem("tell", event, f"tells `{who}` the unknown event `{event}`{near}")
+
+
 _CHECKS: Final[tuple[_Check, ...]] = (
     _place,
     _scope,
@@ -427,6 +439,7 @@ _CHECKS: Final[tuple[_Check, ...]] = (
     _usage_limit,
     _cache_permission,
     _binds,
+    _tell,
     _repeats,
     filter_problems,
     _runs,

@@ -51,7 +51,9 @@ class Post(Vendor):
         return self._server.taken
 
     def cards(self) -> Sequence[VendorCard]:
-        cards = [each for each in self._server.taken if not re.search(r"\.(closed|answer)", each.mail["Message-ID"])]
+        cards = [
+            each for each in self._server.taken if not re.search(r"\.(closed|answer|question)", each.mail["Message-ID"])
+        ]
         return [VendorCard(each.to[0], _token(each), each.plain) for each in cards]
 
     def reads(self, identity: str) -> Sequence[str]:

@@ -53,6 +53,7 @@ class CommonToolFields(TypedDict, total=False):
     requires_approval: bool | ApprovalPolicy | Mapping[str, Any] | PolicyHandler
     secrets: Sequence[str]
     remarks: Sequence[str]
+    tell: Mapping[str, Sequence[str]]
     read_only: bool
     idempotent: bool
     timeout: Span

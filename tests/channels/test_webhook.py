@@ -91,7 +91,7 @@ class Receiver(Vendor):
             data = message["data"]
             if message["type"] == "approval.closed" and data["token"] in mine:
                 found.append(f"{data['text']} {data['reason']}")
-            if message["type"] == "answer.receipt" and data["to"] == identity:
+            if message["type"] in ("answer.receipt", "notice") and data["to"] == identity:
                 found.append(data["text"])
         return found
 

@@ -47,6 +47,24 @@ def test_unsafe_retries_and_invalid_fallbacks_are_refused(fields: dict[str, Any]
     assert refused.value.context["field"] == next(iter(fields))
 
 
+@table(
+    ("tell", "words"),
+    ({"audit": ("ran",)}, "`tell` for `audit`, which is neither `requester`, `role:<role>` nor `user:<id>`"),
+    ({"requester": ("decide",)}, "tells `requester` the unknown event `decide`; did you mean `decided`?"),
+    ({"requester": "ran"}, "needs `tell` to be events by `requester`, `user:<id>` or `role:<role>`"),
+)
+def test_unknown_recipients_and_events_of_notices_are_refused(tell: dict[str, Any], words: str) -> None:
+    with pytest.raises(RegistrationError) as refused:
+        ToolRegistry([a_tool(tell=tell)])
+    assert words in refused.value.message
+
+
+def test_recipients_of_notices_make_no_approval_stale() -> None:
+    told = a_tool(tell={"requester": ["decided", "ran"], "role:audit": ("waiting",)})
+    assert told.definition == a_tool().definition
+    assert ToolRegistry([told]).hash != ToolRegistry([a_tool()]).hash
+
+
 @table(("field", "allowed"), ("mode", "`sequential`"), ("on_failure", "`abort_siblings`"))
 def test_unknown_call_mode_of_an_actor_is_refused(field: str, allowed: str) -> None:
     with pytest.raises(ConfigError) as refused:

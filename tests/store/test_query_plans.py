@@ -30,6 +30,7 @@ from signoff.store.grants import Grants
 from signoff.store.history import past_requests
 from signoff.store.history.past_requests import PastSearch, hold_due, list_due, remove_past, remove_past_of, search_past
 from signoff.store.inbound_queue import InboundQueue
+from signoff.store.messages.notices import Notices
 from signoff.store.questions.answers import Answers
 from signoff.store.questions.questions import OpenPlace, Questions, end_turn_questions
 from signoff.store.questions.request_lists import RequestLists
@@ -207,6 +208,10 @@ READS: Final[Mapping[str, Callable[[Store], Awaitable[Any]]]] = {
     "card by token": lambda store: DeliveryQueue(store).by_token("t77"),
     "card by vendor": lambda store: DeliveryQueue(store).by_vendor("mail", ["v77"]),
     "unfinished cards": lambda store: DeliveryQueue(store).list_unfinished(SOME),
+    "notices of a request": lambda store: Notices(store).of_request(NAME),
+    "finished calls with notices": lambda store: Notices(store).list_finished(),
+    "notices without channels": lambda store: Notices(store).list_unrouted(),
+    "old open notices": lambda store: Notices(store).drop_old(),
     "an arrival": lambda store: InboundQueue(store).read("mail", "act", "k77"),
     "a joined call": lambda store: CallJoins(store).find("k77"),
     "given up events": lambda store: EventDeliveries(store).list_given_up("main"),

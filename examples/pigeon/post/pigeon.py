@@ -20,6 +20,7 @@ from signoff.channels import (
     InboundRequest,
     Malformed,
     OutboundCard,
+    OutboundNotice,
     SentCard,
     VendorErrors,
     VendorHttp,
@@ -81,6 +82,11 @@ class Pigeon(Channel):
         """Show the result on the card, and remove its buttons."""
         words = closing_text(closed, self.formatter(closed.person))
         await self._ask("PATCH", f"/messages/{sent.vendor_id}", {"text": words, "buttons": {}})
+
+    async def notify(self, notice: OutboundNotice) -> SentCard:
+        """Send a text that asks for nothing."""
+        message = {"to": notice.address, "text": notice.text, "token": "", "buttons": {}}
+        return await self._ask("POST", "/messages", message)
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard:
         """Send a message to the author of an action."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from signoff.approvals.audit_buffer import KnownFacts
 from signoff.approvals.edit_diff import row_changes
+from signoff.approvals.notifications import Notice
 from signoff.contracts.activity_messages import Authority, RunTask
 from signoff.contracts.approval import ApprovalRequest, Question, RequestMessage, TurnQuestion
 from signoff.contracts.audit import AuditEntry, AuditKind
@@ -205,6 +206,18 @@ def taken_entry(request: ApprovalRequest, event: str, channel: str, subject: str
     """`event` is `taken` or `released`. Neither decides."""
     key = f"{event}/{request.id}/{at.isoformat()}"
     return _of_request(request, "delivery", key, at, subject, event=event, channel=channel)
+
+
+def notice_entry(
+    notice: Notice, tenant: str, person: str, event: str, at: datetime, *, channel: str = "", code: str = ""
+) -> AuditEntry:
+    """`event` is for example `notice sent`. Each is recorded once for a person and channel."""
+    key = f"{event}/{notice.topic}/{notice.revision}/{person}/{channel}"
+    facts = drop_empty({"event": event, "person": person, "channel": channel, "code": code, "notice": notice.kind})
+    if notice.request is not None:
+        return _of_request(notice.request, "delivery", key, at, "", **facts)
+    stream = admin_stream(tenant)
+    return AuditEntry(stream=stream, key=key, kind="delivery", at=at, tenant=tenant, subject=person, data=facts)
 
 
 def link_entry(approval_id: str, subject: str, channel: str, at: datetime, *, link: str) -> AuditEntry:

@@ -1,15 +1,57 @@
-"""Decides which events of a request are sent to its approvers' channels."""
+"""Decides which events of a request are sent to people's channels."""
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from signoff.approvals.request_state import ENDINGS
 from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.formats.replace import replace
 
 RequestEventKind: TypeAlias = Literal["opened", "reminded", "escalated", "assigned", "closed"]
 """Events sent to people. Each revision has an `opened`, and a `closed` for any end state."""
+
+
+REQUESTER: Final = "requester"
+"""The key of `tell` for the person who asked for the call. The other keys are `user:<id>` and `role:<role>`."""
+NoticeEvent: TypeAlias = Literal["waiting", "decided", "ran"]
+"""Events that a tool's `tell` names."""
+NOTICE_EVENTS: Final[tuple[NoticeEvent, ...]] = get_args(NoticeEvent)
+NoticeKind: TypeAlias = Literal["waiting", "decided", "ran", "failed", "passkey"]
+"""`failed`: the call ran without success. `passkey`: a new passkey of the recipient."""
+
+
+class Notice(FrozenModel):
+    """A message to a requester, a watcher, or the owner of a passkey. It asks for nothing."""
+
+    kind: NoticeKind
+    about: str
+    """The approval id, or the id of the passkey."""
+    at: datetime
+    """The time of the event, in UTC."""
+    request: ApprovalRequest | None = None
+    """The request at that time. `None` for a passkey."""
+
+    @property
+    def event(self) -> str:
+        """The event: its outcome does not make it another one."""
+        return "ran" if self.kind == "failed" else self.kind
+
+    @property
+    def topic(self) -> str:
+        """The name that distinguishes it from the request's cards and its other notices."""
+        return notice_topic(self.about, self.event)
+
+    @property
+    def revision(self) -> int:
+        """The decided revision. All revisions of a call share the other notices."""
+        return self.request.revision if self.kind == "decided" and self.request is not None else 1
+
+
+def notice_topic(about: str, event: str) -> str:
+    """No approval id contains the separator."""
+    return f"{about}!{event}"
 
 
 class RequestEvent(NamedTuple):

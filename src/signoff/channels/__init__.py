@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from signoff.channels.envelopes import InboundBatch as InboundBatch
     from signoff.channels.envelopes import InboundRequest as InboundRequest
     from signoff.channels.envelopes import OutboundCard as OutboundCard
+    from signoff.channels.envelopes import OutboundNotice as OutboundNotice
     from signoff.channels.envelopes import RoomAct as RoomAct
     from signoff.channels.envelopes import RoomCard as RoomCard
     from signoff.channels.envelopes import SentCard as SentCard
@@ -66,6 +67,7 @@ _MODULES = {
     "ChannelContext": "signoff.channels.base",
     "NotDelivered": "signoff.channels.channel_errors",
     "OutboundCard": "signoff.channels.envelopes",
+    "OutboundNotice": "signoff.channels.envelopes",
     "ChannelOptions": "signoff.channels.base",
     "InboundRequest": "signoff.channels.envelopes",
     "InboundBatch": "signoff.channels.envelopes",

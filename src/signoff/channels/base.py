@@ -23,6 +23,7 @@ from signoff.channels.envelopes import (
     InboundBatch,
     InboundRequest,
     OutboundCard,
+    OutboundNotice,
     RoomCard,
     SentCard,
 )
@@ -148,6 +149,14 @@ class Channel(ABC):
 
         Returns the new message if people can reply to one. Raises `NotDelivered`.
         """
+
+    async def notify(self, notice: OutboundNotice) -> SentCard | None:
+        """Send a notice as plain text, without buttons.
+
+        Returns the message with the id that a reply to it names, None if people cannot reply to it. Raises
+        `NotDelivered`, by default for every notice.
+        """
+        raise NotDelivered("this channel sends no notices", code="unsupported", again=False)
 
     @abstractmethod
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:

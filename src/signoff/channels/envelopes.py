@@ -68,6 +68,29 @@ class ClosedCard(FrozenModel):
     """The person's address, for a card that the vendor never acknowledged."""
 
 
+class OutboundNotice(FrozenModel):
+    """A text that informs one person. It asks for nothing, and no answer to it decides."""
+
+    token: str
+    """The id of this delivery: at most 32 characters of `[a-z0-9]`."""
+    kind: Literal["waiting", "decided", "ran", "failed", "passkey", "sign_in"]
+    """The event: of a request, of its call, of the person's passkeys, or of a sign-in."""
+    title: str
+    """The event in one line, for channels with a subject."""
+    text: str
+    """The whole notice, in the person's language. Text of models and people in it is on one line each."""
+    language: str
+    """The language of `text`."""
+    person: Person
+    """The recipient."""
+    address: str
+    """The person's identity on the channel."""
+    approval: str = ""
+    """The id of the request, "" if it is about none."""
+    state: str = ""
+    """The state of the request, "" if it is about none."""
+
+
 @dataclass(frozen=True)
 class InboundRequest:
     """One received message before parsing."""

@@ -26,6 +26,7 @@ from signoff.channels.envelopes import (
     InboundBatch,
     InboundRequest,
     OutboundCard,
+    OutboundNotice,
     SentCard,
 )
 from signoff.channels.json_body import read_object
@@ -162,6 +163,21 @@ class Webhook(Channel):
             "text": closing_words(request, self.formatter(closed.person)),
         }
         await self._post(f"{closed.token}.closed", "approval.closed", data)
+
+    async def notify(self, notice: OutboundNotice) -> SentCard:
+        # The same id for each attempt. It names no card, so an answer to it has no request.
+        message = f"{notice.token}.notice"
+        data = {
+            "to": notice.address,
+            "person": {"id": notice.person.id, "name": notice.person.name, "locale": notice.language},
+            "event": notice.kind,
+            "approval": notice.approval,
+            "state": notice.state,
+            "title": notice.title,
+            "text": notice.text,
+        }
+        await self._post(message, "notice", data)
+        return SentCard(vendor_id=message)
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
         receipt = reply.receipt

@@ -9,7 +9,7 @@ import hmac
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from pydantic import Field
 from sqlalchemy import (
@@ -40,9 +40,11 @@ from signoff.store.tables import DELIVERIES, TO_CLOSE, TO_SEND, StoreClock, mill
 from signoff.telemetry.counts import ProcessCounts
 
 KEY: Final = "deliveries"
-"""The name of the store's key that derives tokens."""
+"""The name of the store's key that derives the tokens of cards and notices."""
 DeliveryKind = Literal["ask", "digest", "room"]
 """`room`: a card without arguments for all members of a room. It decides nothing."""
+_IS_CARD: Final = DELIVERIES.c.kind.in_(get_args(DeliveryKind))
+"""Excludes notices, which are in the same table. Queries by approval or channel never match them."""
 DeliveryState = Literal["planned", "sent", "delivered", "read", "failed", "closed", "dropped"]
 """Progress of a card. `dropped`: no longer needed, and never sent."""
 Reported = Literal["sent", "delivered", "read", "failed", "unknown"]
@@ -183,7 +185,7 @@ class DeliveryQueue:
     def __init__(self, store: Store, limits: TenantLimits = NO_LIMITS) -> None:
         self._store = store
         limited = limits.limit_deliveries
-        self._limit = DeliveryLimit("card", limits, _try_name) if limited else None
+        self._limit = DeliveryLimit("card", limits, name_try) if limited else None
 
     @property
     def counts(self) -> ProcessCounts:
@@ -321,7 +323,7 @@ class DeliveryQueue:
 
     async def by_token(self, token: str) -> DeliveryRow | None:
         # Keep one character more than a token has, so that a longer text does not match the token it starts with.
-        cards = await self._find(DELIVERIES.c.token == clip_text(token, _TOKEN_CHARS + 1))
+        cards = await self._find(DELIVERIES.c.token == clip_text(token, _TOKEN_CHARS + 1), _IS_CARD)
         return cards[0] if cards else None
 
     async def by_vendor(self, channel: str, vendor_ids: Sequence[str]) -> list[DeliveryRow]:
@@ -346,7 +348,7 @@ class DeliveryQueue:
         """Return cards of requests that may still wait, oldest first. With `after`, only the cards that follow it."""
         order = (DELIVERIES.c.created_at, DELIVERIES.c.token)
         waiting = DELIVERIES.c.state.in_(("planned", *_OUT))
-        query = select(DELIVERIES).where(waiting, DELIVERIES.c.ended_at.is_(None)).order_by(*order)
+        query = select(DELIVERIES).where(waiting, DELIVERIES.c.ended_at.is_(None), _IS_CARD).order_by(*order)
         if after is not None:
             # Page by position instead of OFFSET: cards that end between two pages would cause others to be skipped.
             query = query.where(tuple_(*order) > tuple_(millis_from_time(after.created_at), after.token))
@@ -565,7 +567,8 @@ def _new(key: bytes, row: NewDelivery) -> dict[str, Any]:
     }
 
 
-def _try_name(row: Row[Any]) -> str:
+def name_try(row: Row[Any]) -> str:
+    """Return the name of an attempt under a tenant's limit."""
     # Attempts restart at 0 after sending, but no two leases end at the same moment.
     return f"{row.token}.{row.claimed_until}"
 

@@ -7,9 +7,22 @@ under the locks of all writers that might add to them.
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, or_, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    Table,
+    and_,
+    delete,
+    func,
+    or_,
+    select,
+    tuple_,
+    union,
+)
 
 from signoff.approvals.digest import question_hash
+from signoff.approvals.notifications import NOTICE_EVENTS, notice_topic
 from signoff.contracts.ids import SessionKey, TurnKey, parse_workflow_id
 from signoff.contracts.usage import LONGEST
 from signoff.store.claim_conditions import hold_call, try_hold_blob
@@ -118,7 +131,7 @@ def is_old(connection: Connection, turn: TurnKey, before: int) -> bool:
             ANSWERS.c.approval.in_(approvals), _since(before, ANSWERS, "answered_at", "handed_at", "voided_at")
         ),
         select(DELIVERIES.c.token).where(
-            DELIVERIES.c.approval.in_(approvals),
+            DELIVERIES.c.approval.in_(_topics(asked)),
             or_(DELIVERIES.c.changed_at >= before, DELIVERIES.c.state.not_in(_SETTLED_CARDS)),
         ),
         select(TICKETS.c.key).where(
@@ -147,7 +160,8 @@ def remove_turn(connection: Connection, turn: TurnKey, before: int) -> RemovedRo
     questions = connection.execute(select(QUESTIONS).where(QUESTIONS.c.approval.in_(approvals))).all()
     hashes = [question_hash(question_from_row(row)) for row in questions]
     _delete(connection, OPENED_VALUES, OPENED_VALUES.c.question_hash.in_(hashes))
-    cards = _delete(connection, DELIVERIES, DELIVERIES.c.approval.in_(approvals))
+    topics = [notice_topic(approval, event) for approval in approvals for event in NOTICE_EVENTS]
+    cards = _delete(connection, DELIVERIES, DELIVERIES.c.approval.in_([*approvals, *topics]))
     answers = _delete(connection, ANSWERS, ANSWERS.c.approval.in_(approvals))
     for table in (RAW_ANSWERS, RAW_RECEIPTS, REQUEST_MESSAGES, QUESTION_READERS):
         _delete(connection, table, table.c.approval.in_(approvals))
@@ -164,7 +178,7 @@ def count_turn(connection: Connection, turn: TurnKey) -> RemovedRows:
     return RemovedRows(
         questions=_count(connection, QUESTIONS, _of_turn(turn)),
         answers=_count(connection, ANSWERS, ANSWERS.c.approval.in_(approvals)),
-        cards=_count(connection, DELIVERIES, DELIVERIES.c.approval.in_(approvals)),
+        cards=_count(connection, DELIVERIES, DELIVERIES.c.approval.in_(_topics(_of_turn(turn)))),
         tickets=_count(connection, TICKETS, TICKETS.c.workflow == turn.workflow_id),
     )
 
@@ -270,3 +284,9 @@ def _count(connection: Connection, table: Table, *which: ColumnElement[bool]) ->
 
 def _delete(connection: Connection, table: Table, *which: ColumnElement[bool]) -> int:
     return connection.execute(delete(table).where(*which)).rowcount
+
+
+def _topics(asked: ColumnElement[bool]) -> CompoundSelect[Any]:
+    """Select the approvals of requests, for their cards, and the topics of their notices."""
+    topics = (select(QUESTIONS.c.approval + notice_topic("", event)).where(asked) for event in NOTICE_EVENTS)
+    return union(select(QUESTIONS.c.approval).where(asked), *topics)

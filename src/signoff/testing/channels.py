@@ -477,6 +477,36 @@ class ChannelSuite(CardSuite):
             assert rig.request(request.id).votes == ()
         assert text("reply.untimed", "en") in rig.text_read_by(rig.bo)
 
+    @play_scenario
+    async def test_notice_is_text_and_no_card(self, rig: ChannelRig) -> None:
+        """A notice has no buttons, and no token that an answer could name."""
+        self._notifies(rig)
+        request = await rig.ask()
+        cards = len(rig.vendor.cards())
+        await rig.notify(request, "ran")
+        message = rig.vendor.reads(rig.bo)[-1]
+        for part in (text("notice.ran", "en"), request.card.effect, show_code(request.code)):
+            assert part in message
+        assert text("button.approve", "en") not in message
+        assert len(rig.vendor.cards()) == cards
+        assert [each.data["event"] for each in rig.recorded if "notice" in each.data] == ["notice sent"]
+
+    @play_scenario
+    async def test_reply_to_a_notice_decides_nothing(self, rig: ChannelRig) -> None:
+        """The notice shows no values, so even a code below it is asked back."""
+        self._notifies(rig)
+        self._writes(rig)
+        request = await rig.ask()
+        await rig.notify(request, "waiting")
+        for words in ("approve", f"approve {show_code(request.code)}"):
+            await self._reply_to_latest(rig, words)
+            assert rig.request(request.id).votes == ()
+            await rig.notify(rig.request(request.id), "decided" if words == "approve" else "ran")
+
+    def _notifies(self, rig: ChannelRig) -> None:
+        if type(rig.channel).notify is Channel.notify:
+            pytest.skip("this channel sends no notices")
+
     async def _reply_to_latest(self, rig: ChannelRig, words: str) -> None:
         raw = rig.vendor.reply_to_latest(rig.bo, words)
         if raw is None:

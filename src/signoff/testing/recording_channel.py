@@ -22,6 +22,7 @@ from signoff.channels.envelopes import (
     InboundBatch,
     InboundRequest,
     OutboundCard,
+    OutboundNotice,
     SentCard,
 )
 from signoff.contracts.clock import system_clock
@@ -34,9 +35,9 @@ class RecordingOptions(ChannelOptions):
 
 
 class RecordingChannel(Channel):
-    """Records `cards`, `closings` and `replies`, in order.
+    """Records `cards`, `closings`, `notices` and `replies`, in order.
 
-    `failing`, if set, is called before each card or closing is recorded, and may raise `NotDelivered`.
+    `failing`, if set, is called before each card, closing or notice is recorded, and may raise `NotDelivered`.
     """
 
     kind: ClassVar[str] = "recording"
@@ -48,7 +49,8 @@ class RecordingChannel(Channel):
         self.cards: list[tuple[OutboundCard, SentCard | None]] = []
         self.closings: list[tuple[SentCard, ClosedCard]] = []
         self.replies: list[tuple[Mapping[str, Any], ChannelReply]] = []
-        self.failing: Callable[[OutboundCard | ClosedCard], None] | None = None
+        self.notices: list[OutboundNotice] = []
+        self.failing: Callable[[Any], None] | None = None
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         if self.failing is not None:
@@ -61,6 +63,12 @@ class RecordingChannel(Channel):
             self.failing(closed)
         self.closings.append((sent, closed))
         return SentCard(vendor_id=f"{self.name}-ending-{len(self.closings)}")
+
+    async def notify(self, notice: OutboundNotice) -> SentCard:
+        if self.failing is not None:
+            self.failing(notice)
+        self.notices.append(notice)
+        return SentCard(vendor_id=f"{self.name}-notice-{len(self.notices)}")
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard:
         self.replies.append((where, reply))

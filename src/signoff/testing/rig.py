@@ -9,7 +9,7 @@ from sqlalchemy import update
 
 from signoff.approvals import deadlines, machine
 from signoff.approvals.card import render_card
-from signoff.approvals.notifications import RequestEvent, RequestEventKind
+from signoff.approvals.notifications import Notice, NoticeKind, RequestEvent, RequestEventKind
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.envelopes import ChannelReply, InboundBatch, InboundRequest, OutboundCard
@@ -36,6 +36,7 @@ from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.registry.manifest.room_sections import TeamRoom
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.inbound_queue import InboundQueue, InboundRow
+from signoff.store.messages.notices import NewNotice, Notices
 from signoff.store.messages.own_messages import OwnMessages
 from signoff.store.questions.taken_requests import TakenRequests
 from signoff.store.store import Store
@@ -86,6 +87,7 @@ class ChannelRig:
         self.events = ScriptedEvents()
         self.recorded: list[AuditEntry] = []
         self.rooms: dict[str, tuple[TeamRoom, ...]] = {}
+        self.notices = Notices(store)
         deps = SenderDeps(
             deliveries=self.cards,
             own_messages=OwnMessages(store),
@@ -96,6 +98,8 @@ class ChannelRig:
             digest_over=5,
             rooms=self.rooms,
             taken=TakenRequests(store),
+            notices=self.notices,
+            may_read=lambda person, request: True,
         )
         channels = {channel.name: channel}
         self.dispatcher = Dispatcher(self.events, channels, RoutingRules(), deps)
@@ -159,6 +163,13 @@ class ChannelRig:
         for _ in range(_PATIENCE):
             if not await self.dispatcher.step():
                 return
+
+    async def notify(self, request: ApprovalRequest, kind: NoticeKind = "decided") -> None:
+        """Send Bo a notice about a request."""
+        notice = Notice(kind=kind, about=request.id, at=self.time.now(), request=request)
+        row = NewNotice(notice=notice, tenant=TENANT, person="bo", channel=self.channel.name, address=self.bo)
+        await self.notices.plan([row])
+        await self.dispatch()
 
     async def make_due(self) -> None:
         due = update(DELIVERIES).values(due_at=0, claimed_until=0)

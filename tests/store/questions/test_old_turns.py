@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -9,6 +10,7 @@ from question_kit import put, question, take
 from sqlalchemy import BigInteger, Connection, Table, event, func, select, text, update
 
 from signoff.approvals.digest import question_hash
+from signoff.approvals.notifications import Notice, NoticeKind
 from signoff.contracts.approval import RequestMessage
 from signoff.contracts.call import REQUIRES_APPROVAL, CallOutcome
 from signoff.contracts.decision import GrantRequest
@@ -20,6 +22,7 @@ from signoff.store import old_turns
 from signoff.store.claim_conditions import try_hold_blob
 from signoff.store.delivery_queue import DeliveryQueue, NewDelivery
 from signoff.store.grants import Grants, write_grant
+from signoff.store.messages.notices import NewNotice, Notices
 from signoff.store.old_turns import RemovedRows, is_old, remove_blobs, remove_grants, remove_turn, remove_uses
 from signoff.store.questions.opened_values import OpenedValues
 from signoff.store.questions.request_messages import add_message
@@ -107,6 +110,25 @@ async def test_old_turn_is_removed_whole_and_its_neighbor_stays(store: Store) ->
     # A use counts against the limit even if its turn is removed.
     assert await count(store, USES) == 2
     assert await store.run(partial(remove_turn, turn=TURN, before=limit)) == RemovedRows()
+
+
+async def test_old_turn_is_removed_with_its_notices(store: Store) -> None:
+    await settled(store)
+    notices, request = Notices(store), replace(a_request(), id="main.s.t.c1.1")
+    kinds: tuple[NoticeKind, ...] = ("waiting", "decided", "failed")
+    for kind in kinds:
+        notice = Notice(kind=kind, about=request.id, at=datetime.now(UTC), request=request)
+        row = NewNotice(notice=notice, tenant="main", person="ana", channel="chat", address="ana")
+        await notices.plan([row])
+    planned = await notices.of_request(request.id)
+    await age(store, 2)
+    limit = await before(store)
+    assert await store.run(partial(remove_turn, turn=TURN, before=limit)) == RemovedRows()
+    for each in planned:
+        await notices.drop(each.token)
+    await age(store, 2)
+    assert (await store.run(partial(remove_turn, turn=TURN, before=limit))).cards == 1 + len(planned) == 4
+    assert await count(store, DELIVERIES) == 0
 
 
 async def _asked_now(store: Store) -> None:

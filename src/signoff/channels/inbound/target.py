@@ -61,7 +61,8 @@ async def find_target(
 
     If the action names a card, its time does not matter. Words without a card are about the cards that were out when
     they were written. A denial with a code (`denies`) is about the revision that is open at its arrival. A reply to
-    another message from Signoff is about that message's requests. Raises `Unavailable`.
+    another message from Signoff is about that message's requests. A reply to a notice is never certain. Raises
+    `Unavailable`.
     """
     if not action.token and not action.vendor_ids:
         if code:
@@ -69,6 +70,9 @@ async def find_target(
         return await _open(deliveries, channel, person, when)
     rows = await _find_named(deliveries, channel, person, action)
     ours = await own_messages.find(channel.name, action.vendor_ids, person.tenant, person.id)
+    if ours is not None and ours.notice:
+        # The author read no card there. Even a code is only asked back.
+        return dataclasses.replace(await _open(deliveries, channel, person, when), certain=False)
     own = () if ours is None else await _asked_by(deliveries, codes, person, ours.subjects)
     if own and not code and {each.request.id for each in own} != {row.approval for row in rows}:
         # A token names its card, but our question in that thread was also about other requests.

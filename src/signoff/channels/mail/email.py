@@ -25,6 +25,7 @@ from signoff.channels.envelopes import (
     InboundBatch,
     InboundRequest,
     OutboundCard,
+    OutboundNotice,
     SentCard,
 )
 from signoff.channels.mail.answer import MailReceiver, UnprovedMail
@@ -42,7 +43,6 @@ from signoff.channels.mail.sns import NOTICE_BYTES
 from signoff.contracts.errors import Unavailable
 from signoff.contracts.limits import MIB
 from signoff.formats.replace import replace
-from signoff.keys.signature_form import new_nonce
 from signoff.languages.catalogue import ENGLISH, text
 
 TakeMail = Callable[[bytes, tuple[str, ...]], Awaitable[object]]
@@ -110,6 +110,11 @@ class EmailChannel(Channel):
         to = str(sent.handle.get("to", closed.address))
         await self._send(self._letters.closing(sent, closed, to, self.context.clock()))
 
+    async def notify(self, notice: OutboundNotice) -> SentCard:
+        letter = self._letters.notice(notice, self.context.clock())
+        await self._send(letter)
+        return SentCard(vendor_id=letter.message_id, handle={SENT: letter.words})
+
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
         """Replies once per card that nothing was decided: two machines must not write forever."""
         if where.get("unproved"):
@@ -127,10 +132,6 @@ class EmailChannel(Channel):
         if len(self._answered) > _REMEMBERED:
             self._answered.popitem(last=False)
         return SentCard(vendor_id=letter.message_id, handle={SENT: letter.words})
-
-    async def write(self, to: str, subject: str, message: str, language: str) -> None:
-        """Send an email that belongs to no card. Raises `NotDelivered` and `Unavailable`."""
-        await self._send(self._letters.notice(to, subject, message, language, new_nonce(), self.context.clock()))
 
     def _about(self, where: Mapping[str, Any], reply: ChannelReply) -> tuple[str, ...]:
         """Return the key of a reply that is sent only once, empty for the reply to a decision that counted.

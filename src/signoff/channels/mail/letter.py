@@ -5,7 +5,7 @@ Every header consists of our own or checked text, so that another person's text 
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from email.header import Header
 from email.headerregistry import Address, BaseHeader, HeaderRegistry, UnstructuredHeader
@@ -20,7 +20,7 @@ from signoff.channels.answer_text.quotes import END, MARK
 from signoff.channels.answer_text.sent_words import sent_words
 from signoff.channels.card_text import card_words
 from signoff.channels.channel_errors import NotDelivered
-from signoff.channels.envelopes import ChannelReply, ClosedCard, OutboundCard, SentCard
+from signoff.channels.envelopes import ChannelReply, ClosedCard, OutboundCard, OutboundNotice, SentCard
 from signoff.channels.mail.html_text import html_lines
 from signoff.channels.mail.reply_addresses import ReplyAddresses
 from signoff.channels.outbound.receipt_text import closing_text
@@ -121,6 +121,14 @@ class LetterSender:
         draft = _Draft(address, identity, subject, _ids([sent.vendor_id]), now)
         return self._letter(draft, closed.token, formatter.language, message, page)
 
+    def notice(self, notice: OutboundNotice, now: datetime) -> Letter:
+        """Write a notice in its own thread, without the address for answers. Raises `NotDelivered`."""
+        silent = replace(self, answers=False)
+        page = silent._page("mail_text.html", notice.language, message=notice.text)
+        subject = cut_visible(notice.title, SUBJECT_CHARS)
+        draft = _Draft(notice.address, self.replies.question_id(notice.token), subject, (), now)
+        return silent._letter(draft, "", notice.language, notice.text, page)
+
     def answer(self, where: Mapping[str, Any], reply: ChannelReply, now: datetime) -> Letter:
         """Write a reply to an email, in its thread. Raises `NotDelivered`."""
         token = str(where.get("token", ""))
@@ -131,12 +139,6 @@ class LetterSender:
         page = self._page("mail_text.html", reply.language, message=reply.text)
         draft = _Draft(str(where["to"]), identity, subject, thread, now)
         return self._letter(draft, token, reply.language, reply.text, page, automatic="auto-replied")
-
-    def notice(self, to: str, subject: str, message: str, language: str, id: str, now: datetime) -> Letter:
-        """Write an email that belongs to no card. Raises `NotDelivered` for an invalid address."""
-        page = self._page("mail_text.html", language, message=message)
-        draft = _Draft(to, self.replies.question_id(id), cut_visible(subject, SUBJECT_CHARS), (), now)
-        return self._letter(draft, "", language, message, page)
 
     def _letter(
         self, draft: "_Draft", token: str, language: str, message: str, page: str, automatic: str = "auto-generated"

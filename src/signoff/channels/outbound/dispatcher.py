@@ -53,13 +53,27 @@ class EventSource(Protocol):
         ...
 
 
+class NoticeSource(Protocol):
+    """Plans notices."""
+
+    async def step(self) -> int:
+        """Plan the notices of events since the last step. Returns their number. Raises `StoreUnavailable`."""
+        ...
+
+
 class Dispatcher:
-    """Sends the cards for `events`."""
+    """Sends the cards for `events`, and the notices that `notices` plans."""
 
     def __init__(
-        self, events: EventSource, channels: Mapping[str, Channel], rules: RoutingRules, deps: SenderDeps
+        self,
+        events: EventSource,
+        channels: Mapping[str, Channel],
+        rules: RoutingRules,
+        deps: SenderDeps,
+        notices: NoticeSource | None = None,
     ) -> None:
         self._events = events
+        self._notices = notices
         self._left: list[RequestEvent] = []
         self._aside: list[tuple[datetime, RequestEvent]] = []
         self._rules = rules
@@ -81,8 +95,12 @@ class Dispatcher:
         """Send cards until cancelled. Retries if the store is unavailable."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._again_and_again(self.read))
+            if self._notices is not None:
+                group.create_task(self._again_and_again(self._notices.step))
             for name, sender in self._senders.items():
                 group.create_task(self._again_and_again(partial(sender.send, 1.0 / self._paces[name])))
+                # A separate task, so that many cards do not delay notices.
+                group.create_task(self._again_and_again(partial(sender.notices.send, 1.0 / self._paces[name])))
                 # Close in a separate task, so that ended cards do not keep their buttons while new cards are sent.
                 group.create_task(self._again_and_again(sender.close))
 
@@ -92,6 +110,7 @@ class Dispatcher:
         Returns the number of items. Raises `StoreUnavailable`.
         """
         read = await self.read()
+        read += 0 if self._notices is None else await self._notices.step()
         sent = await asyncio.gather(*(sender.step() for sender in self._senders.values()))
         return read + sum(sent)
 
@@ -246,11 +265,7 @@ def plan(
     cards: list[PlannedCard] = []
     unreached: list[Person] = []
     for person in people:
-        reachable = [
-            (name, person.identities[identities[name]][0])
-            for name in _in_order(request.notify, person.reach)
-            if name in identities and person.identities.get(identities[name])
-        ]
+        reachable = list_addresses(person, request.notify, identities)
         if not reachable:
             unreached.append(person)
             continue
@@ -262,6 +277,15 @@ def plan(
             at = begins if rules.all else begins + rank * timedelta(seconds=rules.fallback_after)
             cards.append(PlannedCard(person, name, address, rank, at))
     return RoutePlan(tuple(cards), tuple(unreached))
+
+
+def list_addresses(person: Person, notify: Sequence[str], identities: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the channels of `notify` that reach a person, in the person's order, with the person's address on each."""
+    return [
+        (name, person.identities[identities[name]][0])
+        for name in _in_order(notify, person.reach)
+        if name in identities and person.identities.get(identities[name])
+    ]
 
 
 def due(reach: ContactPreferences | None, now: datetime, deadline: datetime | None) -> datetime:

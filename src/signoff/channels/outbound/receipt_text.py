@@ -1,8 +1,9 @@
-"""Writes the channels' other texts: closed cards, replies to answers without a decision, and questions back."""
+"""Writes the channels' other texts: closed cards, notices, replies to undecided answers, and questions back."""
 
 from collections.abc import Sequence
 from typing import Final, Literal
 
+from signoff.approvals.notifications import Notice
 from signoff.channels.card_text import How, how_words
 from signoff.channels.envelopes import ClosedCard
 from signoff.contracts.approval import ApprovalRequest
@@ -10,7 +11,7 @@ from signoff.contracts.ids import show_code
 from signoff.contracts.limits import EFFECT_CHARS
 from signoff.formats.visible_text import cut_visible, one_line
 from signoff.languages.catalogue import text
-from signoff.texts.endings import REASON_CHARS, closing_words
+from signoff.texts.endings import REASON_CHARS, closing_words, reason_words
 from signoff.texts.formatter import Formatter
 
 UNREAD_CHARS: Final = 200
@@ -25,6 +26,26 @@ def closing_text(closed: ClosedCard, formatter: Formatter) -> str:
     about = f"{cut_visible(request.card.effect, EFFECT_CHARS)} ({show_code(request.code)})"
     opened = [text("reply.see", formatter.language, link=closed.link)] if closed.link else []
     return "\n\n".join(("\n".join(first), about, *opened))
+
+
+def notice_words(notice: Notice, formatter: Formatter, link: str = "") -> tuple[str, str]:
+    """Write a notice: its title, and its whole text without a way to answer."""
+    language, request = formatter.language, notice.request
+    opened = [text("reply.see", language, link=link)] if link else []
+    if request is None:
+        title = text("notice.passkey.title", language)
+        return title, "\n\n".join((text("notice.passkey", language, when=formatter.time(notice.at)), *opened))
+    if notice.kind == "decided":
+        happened = closing_words(request, formatter)
+    else:
+        happened = text(f"notice.{notice.kind}", language)
+    first = [f"{happened}."]
+    if notice.kind == "decided" and request.reason:
+        reason = one_line(reason_words(request, language), REASON_CHARS).text
+        first.append(text("end.reason", language, reason=reason))
+    effect = cut_visible(request.card.effect, EFFECT_CHARS)
+    about = f"{effect} ({show_code(request.code)})"
+    return one_line(f"{happened}: {effect}", EFFECT_CHARS).text, "\n\n".join(("\n".join(first), about, *opened))
 
 
 def not_understood_text(

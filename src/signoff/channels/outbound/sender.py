@@ -17,7 +17,9 @@ from signoff.channels.base import Channel
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import PARTIAL, SENT, ClosedCard, OutboundCard, SentCard
 from signoff.channels.outbound.joined_calls import JoinedCalls
+from signoff.channels.outbound.notice_sender import NoticeSender
 from signoff.channels.room_text import room_card
+from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import Clock
 from signoff.contracts.person import Absence, Person
@@ -26,6 +28,7 @@ from signoff.people.directory import Directory
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
 from signoff.registry.manifest.room_sections import TeamRoom, TeamRooms
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow, SentDelivery
+from signoff.store.messages.notices import Notices
 from signoff.store.messages.own_messages import OwnMessage, OwnMessages
 from signoff.store.questions.taken_requests import TakenRequests
 from signoff.telemetry.json_log import bind_log_fields, fields_of_request
@@ -50,6 +53,10 @@ A channel of a vendor with a high pace sends half of its claim: more cards then 
 _log = logging.getLogger(__name__)
 
 
+def _reads_nothing(person: Person, request: ApprovalRequest) -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class SenderDeps:
     """`links` returns the address of a card's link; `record` appends to the audit log.
@@ -66,6 +73,10 @@ class SenderDeps:
     clock: Clock
     digest_over: int
     secrets: SecretProvider = field(default_factory=SecretProvider, repr=False)
+    notices: Notices | None = None
+    """The queue of notices. Without it, none is sent."""
+    may_read: Callable[[Person, ApprovalRequest], bool] = field(default=_reads_nothing, repr=False)
+    """Returns whether a person may read a request."""
     absences: Callable[[str], Awaitable[Sequence[Absence]]] | None = field(default=None, repr=False)
     """Finds the absences of a tenant. Without it, all people are present."""
     rooms: TeamRooms = field(default_factory=dict)
@@ -87,22 +98,28 @@ class ChannelSender:
         self._tries = JoinedCalls(self._cards.record_try)
         self._sent = JoinedCalls(self._cards.record_all_sent)
         self._entries = JoinedCalls(deps.record)
+        self.notices = NoticeSender(channel, deps, self)
 
     @property
     def name(self) -> str:
         return self._channel.name
 
+    @property
+    def rests(self) -> bool:
+        """Return whether the vendor wants a pause."""
+        return self._deps.clock() < self._not_before
+
     async def step(self, pace: float = 0.0) -> int:
-        """Close ended cards, then send due cards, `pace` seconds apart.
+        """Close ended cards, then send due cards and notices, `pace` seconds apart.
 
         Returns the number of messages. Raises `StoreUnavailable`.
         """
-        return await self.close() + await self.send(pace)
+        return await self.close() + await self.send(pace) + await self.notices.send(pace)
 
     async def send(self, pace: float = 0.0) -> int:
         """Send due cards, `pace` seconds apart. Returns the number of messages. Raises `StoreUnavailable`."""
         # Do not claim during a pause: each claim counts as an attempt, and the pauses grow with the attempts.
-        if self._deps.clock() < self._not_before:
+        if self.rests:
             return 0
         loop = asyncio.get_running_loop()
         # A card that starts by then may take as long again, and is still sent before its claim ends.
@@ -117,7 +134,7 @@ class ChannelSender:
         async def work() -> None:
             nonlocal done
             for message in messages:
-                await self._wait_for_turn(pace)
+                await self.wait_for_turn(pace)
                 with bind_log_fields(fields_of_request(message[0].approval)):
                     sent = await self._send(message, late)
                 done += sent
@@ -148,7 +165,8 @@ class ChannelSender:
             await self._cards.record_failure(row.token, row.code, row.message, again_after=0.0)
         return 0
 
-    async def _wait_for_turn(self, pace: float) -> None:
+    async def wait_for_turn(self, pace: float) -> None:
+        """Wait until the channel may send its next message."""
         now = asyncio.get_running_loop().time()
         begins = max(now, self._turn)
         self._turn = begins + pace
@@ -208,7 +226,7 @@ class ChannelSender:
         formatter = self._room_formatter(row)
         card = room_card(row.request, row.token, row.address, formatter, ended=True)
         sent = SentCard(vendor_id=row.vendor_id, handle=row.handle)
-        await self._within(self._channel.deliver_room(card, sent))
+        await self.within(self._channel.deliver_room(card, sent))
 
     def _room(self, row: DeliveryRow) -> TeamRoom | None:
         """Return `None` for a room that is no longer declared."""
@@ -250,7 +268,7 @@ class ChannelSender:
 
     async def close(self) -> int:
         """Close cards of ended requests. Returns how many were closed or given up. Raises `StoreUnavailable`."""
-        if self._deps.clock() < self._not_before:
+        if self.rests:
             return 0
         rows = await self._cards.claim_to_close(_AT_ONCE, self.name)
         # Close them in parallel: slow ones in sequence would outlast their claims.
@@ -272,12 +290,12 @@ class ChannelSender:
                 link = await self._deps.links(row)
                 closed = ClosedCard(request=row.request, person=person, token=row.token, link=link, address=row.address)
                 sent = SentCard(vendor_id=row.vendor_id, handle=row.handle)
-                ending = await self._within(self._channel.close(sent, closed))
+                ending = await self.within(self._channel.close(sent, closed))
                 await self._note_message(row, ending, whole=False)
         except NotDelivered as error:
             since = row.ended_at or row.changed_at
             if error.again and self._deps.clock() < since + CLOSE_WITHIN:
-                pause = self._pause(row, error)
+                pause = self.pause(row.attempts, error)
                 await self._cards.record_failure(row.token, error.code, error.message, again_after=pause, closing=True)
                 return 0
             event, facts = "not closed", {"code": error.code, "message": error.message}
@@ -294,14 +312,14 @@ class ChannelSender:
         over.
         """
         try:
-            return await self._within(send())
+            return await self.within(send())
         except NotDelivered as error:
             for row in rows:
                 await self._note_failure(row, error)
             return None
 
     async def _note_failure(self, row: DeliveryRow, error: NotDelivered) -> None:
-        pause, deadline = self._pause(row, error), row.request.expires_at
+        pause, deadline = self.pause(row.attempts, error), row.request.expires_at
         left = None if deadline is None else (deadline - self._deps.clock()).total_seconds()
         late = left is not None and pause >= left
         if error.again and late:
@@ -314,7 +332,7 @@ class ChannelSender:
             await self._record(row, "failed", code=error.code, message=error.message)
             await next_channel(self._cards, row)
 
-    async def _within(self, sending: Awaitable[SentCard | None]) -> SentCard:
+    async def within(self, sending: Awaitable[SentCard | None]) -> SentCard:
         """Converts any error of the adapter to `NotDelivered`."""
         try:
             async with asyncio.timeout(SEND_SECONDS):
@@ -335,12 +353,13 @@ class ChannelSender:
     def _count_failure(self, code: str) -> None:
         self._cards.counts.count("signoff_card_attempts_failed", self.name, code)
 
-    def _pause(self, row: DeliveryRow, error: NotDelivered) -> float:
+    def pause(self, attempts: int, error: NotDelivered) -> float:
+        """Return the seconds until the next attempt. A vendor's pause holds for the whole channel."""
         if error.after:
             # The vendor limits this channel as a whole, not only this card.
             self._not_before = self._deps.clock() + timedelta(seconds=min(error.after, LONGEST_PAUSE))
         # Cap the vendor's pause, which may be a day or nonsense, at our own longest pause.
-        return min(max(error.after, 2.0 ** min(row.attempts - 1, 10)), LONGEST_PAUSE)
+        return min(max(error.after, 2.0 ** min(attempts - 1, 10)), LONGEST_PAUSE)
 
     async def _select_wanted(self, rows: Sequence[DeliveryRow]) -> list[DeliveryRow]:
         """Drop the cards that the person may no longer answer, or has read on another channel."""

@@ -24,6 +24,7 @@ from signoff.channels.envelopes import (
     InboundBatch,
     InboundRequest,
     OutboundCard,
+    OutboundNotice,
     RoomCard,
     SentCard,
 )
@@ -117,6 +118,12 @@ class Slack(Channel):
         answer = await self._call("chat.postMessage", {"channel": card.address, **message})
         channel, stamp = str(answer.get("channel")), str(answer.get("ts"))
         return SentCard(vendor_id=f"{channel}:{stamp}", handle={"channel": channel, "ts": stamp})
+
+    async def notify(self, notice: OutboundNotice) -> SentCard:
+        # Slack returns the conversation. A reply below this message names both.
+        content = {"text": escape(notice.text), "mrkdwn": False, "unfurl_links": False}
+        answer = await self._call("chat.postMessage", {"channel": _user(notice.address), **content})
+        return SentCard(vendor_id=f"{answer.get('channel')}:{answer.get('ts')}")
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
         """A press of Deny opens a dialog for the reason, which Slack allows within 3 seconds.

@@ -22,6 +22,7 @@ from signoff.channels.envelopes import (
     InboundBatch,
     InboundRequest,
     OutboundCard,
+    OutboundNotice,
     SentCard,
 )
 from signoff.channels.json_body import read_object
@@ -379,6 +380,10 @@ class WhatsApp(Channel):
                 "no notice on `%s` that `%s` has ended: the person's last message is too old", self.name, request.id
             )
             return None
+
+    async def notify(self, notice: OutboundNotice) -> SentCard:
+        """Reaches only a person who wrote within 24 hours: the template is for cards."""
+        return await self._send(notice.address, text_message(notice.text), "")
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
         return await self._send(str(where["to"]), text_message(reply.text), str(where.get("message", "")))

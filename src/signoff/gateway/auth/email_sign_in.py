@@ -5,10 +5,12 @@ Known and unknown addresses get the same answer at the same time: the search and
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Callable
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 from signoff.channels.base import Channel
+from signoff.channels.envelopes import OutboundNotice
 from signoff.contracts.errors import ConfigError, SignoffError
 from signoff.contracts.person import Person
 from signoff.gateway.deps import GatewayDeps
@@ -21,13 +23,6 @@ PATH: Final = "/login/email"
 AT_ONCE: Final = 20
 """Addresses that one gateway searches and writes to at once. It ignores more, as floods."""
 _log = logging.getLogger(__name__)
-
-
-@runtime_checkable
-class LetterWriter(Protocol):
-    """A channel that can send an email. Not imported: it needs libraries of an extra."""
-
-    async def write(self, to: str, subject: str, message: str, language: str) -> None: ...
 
 
 class EmailSignIn:
@@ -67,7 +62,7 @@ class EmailSignIn:
     async def _send(self, address: str, browser: str, then: str) -> None:
         name = self._deps.settings.email_sign_in
         channel, to = self._channel(name), normalise_identity(EMAIL, address)
-        if not isinstance(channel, LetterWriter):
+        if channel is None or channel.kind != EMAIL:
             _log.warning("channel `%s` sends no sign-in links: it does not run", name)
             return
         everybody = declared_people(self._deps.people).all() if to else ()
@@ -82,7 +77,13 @@ class EmailSignIn:
                 return
             language = formatter_for(person, self._deps.clock()).language
             words = text("login.mail.text", language, link=f"{self._deps.settings.public_url}{PATH}/{link}")
-            await channel.write(to, text("login.mail.subject", language), words, language)
+            title = text("login.mail.subject", language)
+            token = secrets.token_hex(16)
+            await channel.notify(
+                OutboundNotice(
+                    token=token, kind="sign_in", title=title, text=words, language=language, person=person, address=to
+                )
+            )
         except SignoffError as error:
             _log.warning("no sign-in link was sent to %r: %s", person.id, error.message)
 

@@ -9,14 +9,16 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
+from signoff.audit.event_sources import EventSources
 from signoff.audit.log import AuditLog
 from signoff.channels.base import Channel
 from signoff.channels.inbound.processor import InboundProcessor
 from signoff.channels.inbound.receiver import InboundReceiver
 from signoff.channels.outbound.dispatcher import Dispatcher
+from signoff.channels.outbound.notice_planner import NoticePlanner, PlannerDeps
 from signoff.channels.outbound.request_events import RequestEvents
 from signoff.channels.outbound.sender import SenderDeps
-from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.approval import ApprovalRequest, Question
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.errors import NotFound, SignoffError
 from signoff.contracts.limits import LINK_SECONDS
@@ -29,9 +31,11 @@ from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.approvals.question_repeater import QuestionRepeater
 from signoff.gateway.audit_writer import record
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.read_access import may_read, of_request
 from signoff.gateway.repair_task import AnswerDispatcher, RequestSweep
 from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
+from signoff.store.messages.notices import Notices
 from signoff.store.messages.own_messages import OwnMessages
 from signoff.store.questions.questions import Questions
 from signoff.store.questions.taken_requests import TakenRequests
@@ -144,6 +148,14 @@ def _dispatcher(deps: GatewayDeps, channels: Mapping[str, Channel], rules: Routi
     async def note(entries: Sequence[AuditEntry]) -> None:
         await record(deps.store, *entries)
 
+    def may_read_request(person: Person, request: ApprovalRequest) -> bool:
+        return may_read(person, deps.rights(person), of_request(request), development=deps.development)
+
+    def tell(question: Question) -> Mapping[str, Sequence[str]]:
+        tool = deps.catalog.find_definition(question.tool, question.definition)
+        return {} if tool is None else tool.tell
+
+    notices = Notices(deps.store, deps.limits)
     sender_deps = SenderDeps(
         deliveries=DeliveryQueue(deps.store, deps.limits),
         own_messages=OwnMessages(deps.store),
@@ -153,12 +165,27 @@ def _dispatcher(deps: GatewayDeps, channels: Mapping[str, Channel], rules: Routi
         clock=deps.clock,
         digest_over=rules.digest_over,
         secrets=deps.secrets,
+        notices=notices,
+        may_read=may_read_request,
         absences=partial(list_absences, deps),
         rooms=deps.catalog.channels.rooms,
         taken=TakenRequests(deps.store),
     )
+    planner_deps = PlannerDeps(
+        notices=notices,
+        questions=Questions(deps.store),
+        requests=deps.requests,
+        sources=EventSources(deps.store),
+        people=deps.people,
+        tell=tell,
+        may_read=may_read_request,
+        record=note,
+        clock=deps.clock,
+    )
+    identities = {name: channel.identity for name, channel in channels.items()}
+    planner = NoticePlanner(planner_deps, identities, rules)
     events = RequestEvents(Questions(deps.store), deps.requests, deps.clock, deps.catalog.channels.rooms)
-    return Dispatcher(events, channels, rules, sender_deps)
+    return Dispatcher(events, channels, rules, sender_deps, planner)
 
 
 async def _close(name: str, channel: Channel) -> None:

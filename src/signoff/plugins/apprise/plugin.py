@@ -26,6 +26,7 @@ from signoff.channels import (
     Malformed,
     NotDelivered,
     OutboundCard,
+    OutboundNotice,
     SentCard,
     card_words,
     closing_text,
@@ -98,6 +99,9 @@ class Apprise(Channel):
         await self._send(
             self._place(str(sent.handle.get("address", closed.address))), show_code(closed.request.code), words
         )
+
+    async def notify(self, notice: OutboundNotice) -> None:
+        await self._send(self._place(notice.address), notice.title, notice.text)
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
         raise NotDelivered("nobody answers by apprise", code="no_answers", again=False)

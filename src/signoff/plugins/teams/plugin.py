@@ -27,6 +27,7 @@ from signoff.channels import (
     Malformed,
     NotDelivered,
     OutboundCard,
+    OutboundNotice,
     RoomCard,
     SentCard,
     read_object,
@@ -144,6 +145,11 @@ class Teams(Channel):
             why = "the bot knows no such channel: its team must install it, and mention it in the channel once"
             raise NotDelivered(why, code="no_conversation", again=False)
         return await self._post(place, content, card.heading)
+
+    async def notify(self, notice: OutboundNotice) -> SentCard:
+        place = await self._place(notice.address)
+        activity = {**self._address(place), "text": notice.text, "textFormat": "plain"}
+        return self._sent(place, await self._connector.post(place, activity))
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
         if "identity" in where:

@@ -26,6 +26,7 @@ from signoff.channels import (
     Malformed,
     NotDelivered,
     OutboundCard,
+    OutboundNotice,
     Receive,
     RoomCard,
     SentCard,
@@ -144,10 +145,7 @@ class Telegram(Channel):
         self._bot = self.attach(TelegramBot(self._options.token, self._options.api_url))
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
-        if not _PERSON.match(card.address):
-            why = "an identity of Telegram is the number of a person's account, such as 123456789"
-            raise NotDelivered(why, code="address", again=False)
-        chat = int(card.address)
+        chat = _chat(card.address)
         message = card_message(card, self.formatter(card.person), self.assurance)
         if before is not None:
             message |= below(before.handle["message"])
@@ -175,6 +173,9 @@ class Telegram(Channel):
             return await self._send(int(card.address), message)
         await self._edit(before, message)
         return before
+
+    async def notify(self, notice: OutboundNotice) -> SentCard:
+        return await self._send(_chat(notice.address), text_message(notice.text))
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
         """Reply to a press above the chat. Replies that are too long or late go to the chat."""
@@ -274,6 +275,14 @@ class Telegram(Channel):
             "secret_token": self._options.webhook_secret,
             "allowed_updates": ALLOWED,
         }
+
+
+def _chat(address: str) -> int:
+    """Raises `NotDelivered`."""
+    if not _PERSON.match(address):
+        why = "an identity of Telegram is the number of a person's account, such as 123456789"
+        raise NotDelivered(why, code="address", again=False)
+    return int(address)
 
 
 def _describe(of: Any, name: str) -> str:

@@ -28,6 +28,7 @@ from signoff.channels import (
     InboundRequest,
     NotDelivered,
     OutboundCard,
+    OutboundNotice,
     SentCard,
     VendorHttp,
     check_same,
@@ -139,6 +140,10 @@ class Twilio(Channel):
                 raise
             _log.info("no message on `%s` about the end of `%s`: the 24 hours have passed", self.name, name)
             return None
+
+    async def notify(self, notice: OutboundNotice) -> SentCard:
+        """WhatsApp takes it only within 24 hours of a person's message: the templates are for cards."""
+        return await self._send(notice.address, text_fields(notice.text, self._options.via))
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
         to, receipt = str(where["to"]), reply.receipt

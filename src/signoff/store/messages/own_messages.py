@@ -36,6 +36,8 @@ class OwnMessage(FrozenModel):
     """The requests that the message concerns."""
     words: tuple[str, ...] = ()
     """The words of an email, for recognising quotes of it."""
+    notice: bool = False
+    """Whether it only informs: a reply to it decides nothing."""
 
 
 class OwnMessages:
@@ -70,7 +72,8 @@ class OwnMessages:
             return None
         subjects = {each.approval: each for message in messages for each in message.subjects}
         words = tuple(words for message in messages for words in message.words)
-        return OwnMessage(subjects=tuple(subjects.values()), words=words)
+        is_notice = any(message.notice for message in messages)
+        return OwnMessage(subjects=tuple(subjects.values()), words=words, notice=is_notice)
 
     async def sweep(self, older_than: timedelta) -> None:
         old = delete(OWN_MESSAGES).where(OWN_MESSAGES.c.sent_at < in_seconds(-older_than.total_seconds()))
