@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import pytest
@@ -7,6 +8,8 @@ from oidc_provider import Provider
 from passkey_device import PRESENT, PasskeyDevice
 from provider_login import login_settings, sign_in_at_provider
 
+from signoff.registry.manifest.channel_sections import Channels, DeclaredChannel
+from signoff.store.messages.notices import Notices
 from signoff.store.questions.passkeys import Passkeys
 from signoff.testing.builders import a_person
 
@@ -15,6 +18,8 @@ BASE = "http://localhost:8300"
 
 @pytest.fixture
 def locked(rig: GatewayRig, provider: Provider) -> GatewayRig:
+    channels = Channels({"chat": DeclaredChannel("chat", "signoff.testing.recording_channel")})
+    rig = rig.beside(catalog=dataclasses.replace(rig.deps.catalog, channels=channels))
     people = (a_person("ana", name="Ana", identities={"oidc": (f"{provider.issuer}#ana-at-work",)}),)
     return locked_rig(rig, people=people, **login_settings(provider, {}))
 
@@ -40,3 +45,5 @@ async def test_person_registers_a_passkey_after_sign_in_by_the_provider(
     assert len(await Passkeys(locked.deps.store).list_of("main", "ana")) == added
     acts = [json.loads(each.data)["act"] for each in await locked.acts()]
     assert ("passkey added" in acts) == bool(added)
+    notices = await Notices(locked.deps.store).list_unrouted()
+    assert [(each.person, each.notice.kind) for each in notices] == [("ana", "passkey")] * added

@@ -4,7 +4,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from sqlalchemy import Connection
+
 from signoff.approvals.audit_events import SHORT, admin_entry
+from signoff.approvals.notifications import Notice
 from signoff.audit.log import entry_writer
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.decision import Passkey, PasskeyAssertion
@@ -23,6 +26,7 @@ from signoff.keys.passkeys import (
     sign_passkey,
     verify_creation,
 )
+from signoff.store.messages.notices import Notices
 from signoff.store.questions.passkeys import AddProblem, KnownPasskey, Passkeys
 from signoff.store.store import Store
 
@@ -121,7 +125,16 @@ class PasskeyRegistration:
         )
         name = sha256_hex(new.credential)[:SHORT]
         entry = admin_entry(tenant, "passkey added", person.id, now, passkey=name, number=len(known) + 1)
-        also = entry_writer([entry])
+        # With the passkey, so that a crash cannot lose it. The dispatcher sends it on all channels of the person.
+        notice = Notice(kind="passkey", about=f"{tenant}.{sha256_hex(new.credential)}", at=now)
+        tell = await Notices(deps.store).open_writer(notice, tenant, person.id)
+        write = entry_writer([entry])
+
+        def also(connection: Connection) -> None:
+            if deps.catalog.channels.declared:
+                tell(connection)
+            write(connection)
+
         problem = await self._passkeys.add(sign_passkey(passkey, deps.signer), new.counter, nonce, by=by, also=also)
         if problem == "cloned":
             warn_of_copy(deps.store, person)
