@@ -10,6 +10,7 @@ from signoff.contracts.names import OFFLINE_MODEL
 EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "mail": ("dkim", "dns", "aiosmtplib", "aiosmtpd", "imap_tools"),
     "slack": ("websockets",),
+    "push": ("http_ece", "py_vapid"),
     "teams": ("joserfc",),
     "apprise": ("apprise",),
     "mcp": ("mcp",),
@@ -24,7 +25,13 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "bedrock": ("pydantic_ai", "boto3"),
 }
 """Modules by the extra that brings them."""
-CHANNEL_EXTRAS: Final[Mapping[str, str]] = {"email": "mail", "slack": "slack", "teams": "teams", "apprise": "apprise"}
+CHANNEL_EXTRAS: Final[Mapping[str, str]] = {
+    "email": "mail",
+    "push": "push",
+    "slack": "slack",
+    "teams": "teams",
+    "apprise": "apprise",
+}
 """The extra that a kind of channel needs."""
 PROVIDERS: Final = frozenset((
     "alibaba", "anthropic", "azure", "azure-responses", "bedrock", "cerebras", "crusoe", "deepseek", "fireworks",

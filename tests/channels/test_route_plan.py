@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -30,12 +31,20 @@ def somebody(name: str, **more: object) -> Person:
     return Person.model_validate(given)
 
 
+def planned(asks: ApprovalRequest, people: Sequence[Person], rules: RoutingRules, now: datetime) -> RoutePlan:
+    addresses = {
+        name: {each.id: each.identities[kind][0] for each in people if each.identities.get(kind)}
+        for name, kind in KINDS.items()
+    }
+    return plan(asks, people, addresses, rules, now)
+
+
 def summary(found: RoutePlan) -> list[tuple[str, str, str, timedelta]]:
     return [(each.person.id, each.channel, each.address, each.due_at - NOON) for each in found.cards]
 
 
 def test_each_channel_follows_after_an_unread_card() -> None:
-    found = plan(request(), [somebody("ana")], KINDS, RoutingRules(fallback_after=900), NOON)
+    found = planned(request(), [somebody("ana")], RoutingRules(fallback_after=900), NOON)
     assert summary(found) == [
         ("ana", "chat", "T1:ana", timedelta(0)),
         ("ana", "mail", "ana@example.com", timedelta(minutes=15)),
@@ -45,16 +54,16 @@ def test_each_channel_follows_after_an_unread_card() -> None:
 
 
 def test_all_channels_are_used_at_once_if_configured() -> None:
-    found = plan(request(), [somebody("ana")], KINDS, RoutingRules(all=True), NOON)
+    found = planned(request(), [somebody("ana")], RoutingRules(all=True), NOON)
     assert [each.due_at for each in found.cards] == [NOON, NOON]
 
 
 def test_person_chooses_among_the_channels_of_the_request() -> None:
     reach = ContactPreferences(channels=("mail", "chat"))
-    names = [each[1] for each in summary(plan(request(), [somebody("ana", reach=reach)], KINDS, RoutingRules(), NOON))]
+    names = [each[1] for each in summary(planned(request(), [somebody("ana", reach=reach)], RoutingRules(), NOON))]
     assert names == ["mail", "chat"]
     only_chat = request(notify=("chat",))
-    assert [e.channel for e in plan(only_chat, [somebody("ana", reach=reach)], KINDS, RoutingRules(), NOON).cards] == [
+    assert [e.channel for e in planned(only_chat, [somebody("ana", reach=reach)], RoutingRules(), NOON).cards] == [
         "chat"
     ]
 
@@ -62,7 +71,7 @@ def test_person_chooses_among_the_channels_of_the_request() -> None:
 def test_unreachable_person_is_named() -> None:
     bare = a_person("bob")
     elsewhere = somebody("cho", reach=ContactPreferences(channels=("phone",)))
-    found = plan(request(), [bare, elsewhere], KINDS, RoutingRules(), NOON)
+    found = planned(request(), [bare, elsewhere], RoutingRules(), NOON)
     assert found.cards == ()
     assert [person.id for person in found.unreached] == ["bob", "cho"]
 
@@ -152,7 +161,7 @@ def test_plan_has_one_card_for_each_person_and_channel(
     people = [somebody(f"p{number}", reach=reach) for number, reach in enumerate(reaches)]
     rules = RoutingRules(all=at_once, fallback_after=60)
     asks = request(notify=tuple(notify), expires_at=now + timedelta(days=3))
-    found = plan(asks, people, KINDS, rules, now)
+    found = planned(asks, people, rules, now)
     pairs = [(each.person.id, each.channel) for each in found.cards]
     assert len(pairs) == len(set(pairs))
     assert {each.channel for each in found.cards} <= set(notify)

@@ -1,3 +1,4 @@
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from signoff.audit.log import AuditLog
+from signoff.channels.push.push_messages import VapidKey
+from signoff.contracts.clock import system_clock
 from signoff.settings import load_settings
+from signoff.store.messages.push_subscriptions import PushSubscriptions
 from signoff.store.store import open_store
+from signoff.testing.fake_push import CONTACT, PRIVATE_KEY, fake_push
 from signoff.testing.vendor_server import serve_vendor
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -136,3 +141,31 @@ async def test_manifest_without_channels_leaves_the_inbox_only(cli: Cli, clean_e
     assert (await cli("channels", "check")).code == 0
     message = assert_one_sentence(await cli("channels", "test", "guest"))
     assert message == "no channel reaches `guest`: the manifest declares none"
+
+
+async def test_notifications_reach_people_who_switched_them_on(
+    clean_env: pytest.MonkeyPatch, cli: Cli, tmp_path: Path
+) -> None:
+    async with fake_push() as vendor:
+        vendor.clock = system_clock
+        manifest = tmp_path / "signoff.yaml"
+        options = json.dumps({"kind": "push", **vendor.options})
+        manifest.write_text(f"path: ['{PROJECT}']\nchannels:\n  phone: {options}\n" + MANIFEST.read_text())
+        people = tmp_path / "people.yaml"
+        people.write_text(PEOPLE)
+        clean_env.setenv("SIGNOFF_MANIFEST", str(manifest))
+        clean_env.setenv("SIGNOFF_PEOPLE", str(people))
+        clean_env.setenv("PUSH_KEY", vendor.environment["PUSH_KEY"])
+        message = assert_one_sentence(await cli("channels", "test", "ana"))
+        assert message == "no channel reaches `ana`: give them one of `phone` (in the inbox)"
+        assert "people switch it on in the inbox" in (await cli("channels", "check")).out
+        vendor.server_key = VapidKey(PRIVATE_KEY, CONTACT).public
+        browser = vendor.open_browser("ana").subscription
+        async with open_store(load_settings().store_url) as store:
+            known = PushSubscriptions(store)
+            assert await known.add("main", "ana", vendor.server_key, browser, lambda connection: None)
+        (row,) = (await cli("channels", "list", "--json")).data
+        assert (row["reaches"], row["answers"]) == (["ana"], False)
+        shown = await cli("channels", "test", "ana")
+        assert (shown.code, "✓ phone: sent to ana" in shown.out) == (0, True), shown.err
+        assert [each.content["text"] for each in vendor.messages] == ["A request waits for you."]

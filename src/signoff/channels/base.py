@@ -7,7 +7,7 @@ interprets its results. A channel knows only its vendor.
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Protocol, TypeVar
@@ -31,7 +31,7 @@ from signoff.channels.signature_check import check_same, hmac_hex
 from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Assurance
 from signoff.contracts.limits import MIB
-from signoff.contracts.person import Person
+from signoff.contracts.person import Person, PushSubscription
 from signoff.texts.formatter import Formatter, formatter_for
 
 FETCHED: Final = "x-signoff-fetched"
@@ -68,6 +68,35 @@ class NoContacts:
         return None
 
 
+class PushBrowsers(Protocol):
+    """The browsers that show people's notifications. All methods raise `StoreUnavailable`."""
+
+    async def list_of(self, tenant: str, person: str, key: str) -> Sequence[PushSubscription]:
+        """Return the person's browsers for the installation's public key."""
+        ...
+
+    async def find_people(self, tenant: str, key: str) -> Collection[str]:
+        """Return the ids of a tenant's people with a browser."""
+        ...
+
+    async def forget(self, tenant: str, person: str, subscription: PushSubscription) -> None:
+        """Remove a browser that its push service no longer knows."""
+        ...
+
+
+class NoBrowsers:
+    """No browser shows notifications."""
+
+    async def list_of(self, tenant: str, person: str, key: str) -> Sequence[PushSubscription]:
+        return ()
+
+    async def find_people(self, tenant: str, key: str) -> Collection[str]:
+        return ()
+
+    async def forget(self, tenant: str, person: str, subscription: PushSubscription) -> None:
+        pass
+
+
 @dataclass(frozen=True)
 class ChannelContext:
     """The values with which a channel is created."""
@@ -82,6 +111,8 @@ class ChannelContext:
     secret: bytes = field(repr=False)
     """A key that the store made for this channel only. It authenticates data that the channel gets back."""
     contacts: Contacts = field(default_factory=NoContacts, repr=False)
+    browsers: PushBrowsers = field(default_factory=NoBrowsers, repr=False)
+    """Only for the kind `push`."""
 
 
 Receive = Callable[[InboundRequest], Awaitable[InboundBatch]]
@@ -93,7 +124,7 @@ class Channel(ABC):
 
     kind: ClassVar[str]
     identity: ClassVar[str]
-    """The key of people's identities of this kind in the directory, such as `email`."""
+    """The key of people's identities of this kind in the directory, such as `email`. "" if `addresses` needs none."""
     options: ClassVar[type[ChannelOptions]]
     assurance: Assurance = "channel"
     """How strongly the channel identifies an answer's author. If senders can be forged, it sets `link`."""
@@ -117,6 +148,13 @@ class Channel(ABC):
         """Return `connection`; `close_down` will close it."""
         self._connections.append(connection)
         return connection
+
+    async def addresses(self, people: Sequence[Person]) -> Mapping[str, str]:
+        """Return the address of each person that the channel reaches, by the person's id.
+
+        All people have one tenant. Raises `StoreUnavailable`.
+        """
+        return {person.id: found[0] for person in people if (found := person.identities.get(self.identity))}
 
     @abstractmethod
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:

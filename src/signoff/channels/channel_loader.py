@@ -15,12 +15,14 @@ from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.keys.secrets import SecretProvider
 from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.store.messages.contacts import ChannelContacts
+from signoff.store.messages.push_subscriptions import PushSubscriptions
 from signoff.store.store import Store
 
 KEY: Final = "channel/"
 """Prefix, before a channel's name, of the name of the store's key for only that channel."""
 KINDS: Final[Mapping[str, str]] = {
     "email": "signoff.channels.mail.email",
+    "push": "signoff.channels.push.push",
     "slack": "signoff.channels.slack.slack",
     "webhook": "signoff.channels.webhook",
     "whatsapp": "signoff.channels.whatsapp.whatsapp",
@@ -66,7 +68,8 @@ async def open_channels(
             made = channel_class(each.kind, plugins)
             filled = await read_options(made, each.options, secrets)
             contacts = ChannelContacts(store, each.name)
-            context = ChannelContext(each.name, filled, public_url, clock, secret, contacts)
+            browsers = PushSubscriptions(store)
+            context = ChannelContext(each.name, filled, public_url, clock, secret, contacts, browsers)
             opened[each.name] = made(context)
         except (ConfigError, Unavailable) as error:
             problems.append(ChannelProblem(each.name, secrets.redact(error.message)))

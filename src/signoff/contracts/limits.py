@@ -167,6 +167,10 @@ COMBINING_MARKS: Final = 30
 
 LINK_SECONDS: Final = 86_400.0
 """Seconds that a card's link still shows the outcome of its settled request."""
+BROWSERS_OF_ONE: Final = 10
+"""Browsers that show one person's notifications."""
+ENDPOINT_CHARS: Final = 2_000
+"""Address of a push service, for one browser."""
 UNDO_SECONDS: Final = 5.0
 """Seconds to undo a denial in the inbox. Its turn does not learn of it before."""
 CLOCKS_APART_SECONDS: Final = 5.0

@@ -1,12 +1,13 @@
 """People, and the principals of turns."""
 
+import hashlib
 from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import Field
 
 from signoff.contracts.frozen_model import FrozenModel
-from signoff.contracts.limits import ASKED_SECONDS
+from signoff.contracts.limits import ASKED_SECONDS, ENDPOINT_CHARS
 from signoff.contracts.names import DEFAULT_TENANT, SUBSCRIPTION
 
 
@@ -61,6 +62,22 @@ class ContactPreferences(FrozenModel):
     """Time zone of quiet hours, such as `Europe/Lisbon`."""
     quiet_days: tuple[str, ...] = ()
     """Quiet days, `mon` to `sun`."""
+
+
+class PushSubscription(FrozenModel):
+    """A browser that shows a person's notifications (RFC 8030, RFC 8291)."""
+
+    endpoint: str = Field(max_length=ENDPOINT_CHARS, repr=False)
+    """The address of the push service. Secret: it is the right to send to the browser."""
+    p256dh: str = Field(max_length=100, repr=False)
+    """The browser's public key, an uncompressed point of P-256 in base64url."""
+    auth: str = Field(max_length=50, repr=False)
+    """The browser's secret of 16 bytes, in base64url."""
+
+    @property
+    def id(self) -> str:
+        """The SHA-256 of the endpoint."""
+        return hashlib.sha256(self.endpoint.encode()).hexdigest()
 
 
 class Person(FrozenModel):

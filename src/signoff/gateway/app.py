@@ -75,6 +75,7 @@ from signoff.gateway.pages.decided import decided
 from signoff.gateway.pages.dependencies import Site
 from signoff.gateway.pages.email_login import email_login
 from signoff.gateway.pages.insights import insight_pages
+from signoff.gateway.pages.notifications import page as notifications_page
 from signoff.gateway.pages.passkeys import passkey_pages
 from signoff.gateway.pages.renderer import STATIC, PageRenderer
 from signoff.gateway.pages.sign_in import to_login
@@ -127,6 +128,7 @@ ROUTERS: Final = (
     grant_pages.router,
     freeze_pages.router,
     away_page.router,
+    notifications_page.router,
     turn_pages.router,
     session_pages.router,
     record_pages.router,

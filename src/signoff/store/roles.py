@@ -44,6 +44,7 @@ from signoff.store.tables import (
     PAST_REQUESTS,
     PEOPLE,
     PROBES,
+    PUSH_SUBSCRIPTIONS,
     QUESTION_READERS,
     QUESTIONS,
     RAW_ANSWERS,
@@ -171,6 +172,7 @@ _WORKER: Final = {
     FOOTERS: NOTHING,
     OWN_MESSAGES: NOTHING,
     CONTACTS: NOTHING,
+    PUSH_SUBSCRIPTIONS: NOTHING,
     # Otherwise a worker could claim that a person has opened values that they have not.
     OPENED_VALUES: NOTHING,
     # A worker could hide decisions from people, or show others to them. A trigger names changed requests.
@@ -237,6 +239,7 @@ _GATEWAY: Final = {
     ARRIVALS: Rights(select=True, insert=True, update=_not_key(ARRIVALS), delete=True),
     OWN_MESSAGES: Rights(select=True, insert=True, update=_not_key(OWN_MESSAGES), delete=True),
     CONTACTS: Rights(select=True, insert=True, update=_not_key(CONTACTS), delete=True),
+    PUSH_SUBSCRIPTIONS: Rights(select=True, insert=True, delete=True),
     FOOTERS: Rights(select=True, insert=True, update=_only(FOOTERS, "known_at"), delete=True),
     OPENED_VALUES: Rights(select=True, insert=True, delete=True),
     PAST_REQUESTS: Rights(select=True, insert=True, delete=True),

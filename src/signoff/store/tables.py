@@ -469,6 +469,23 @@ PASSKEY_CHALLENGES: Final = Table(
 )
 """Nonces of open challenges for passkeys. A row is deleted by its use."""
 
+PUSH_SUBSCRIPTIONS: Final = Table(
+    "push_subscriptions",
+    METADATA,
+    Column("tenant", String(64), primary_key=True),
+    Column("person", String(64), primary_key=True),
+    Column("id", String(64), primary_key=True),
+    Column("key", String(100), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("added_at", BigInteger, nullable=False, default=StoreClock()),
+    Index("push_subscriptions_of_browsers", "id"),
+)
+"""Browsers that show people's notifications.
+
+`body` is a `PushSubscription` as JSON, and `id` the SHA-256 of its endpoint. `key` is the public key for which the
+browser made it.
+"""
+
 SIGN_IN_LINKS: Final = Table(
     "sign_in_links",
     METADATA,

@@ -61,6 +61,7 @@ async def open_rig(suite: "CardSuite", folder: Path, locale: str = "en") -> Asyn
         assert not problems, problems[0].what
         channel = opened["channel"]
         try:
+            await vendor.prepare(store, channel)
             rig = ChannelRig(store, channel, vendor, time, locale)
             assert set(await rig.receive(*vendor.introductions())) <= {None}
             yield rig
@@ -78,6 +79,7 @@ class CardSuite:
     @play_scenario
     async def test_each_person_gets_one_complete_card(self, rig: ChannelRig) -> None:
         """The effect, each argument, the code and the link. People without rights get no card."""
+        self._shows(rig)
         request = await rig.ask()
         await rig.dispatch()
         assert sorted(card.to for card in rig.vendor.cards()) == sorted((rig.ana, rig.bo))
@@ -100,6 +102,7 @@ class CardSuite:
     @play_scenario
     async def test_text_of_a_model_is_escaped(self, rig: ChannelRig) -> None:
         """The card has no invisible characters, and the argument adds no line."""
+        self._shows(rig)
         await rig.ask(args={"to": HOSTILE, "note\u202e": "x"})
         message = rig.card(rig.bo).text
         assert not any(char in message for char in _HIDDEN)
@@ -108,6 +111,7 @@ class CardSuite:
 
     @play_scenario
     async def test_unicode_arrives_unchanged(self, rig: ChannelRig) -> None:
+        self._shows(rig)
         request = await rig.ask(args={"to": UNICODE})
         assert UNICODE in rig.card(rig.bo).text
         self._answers(rig)
@@ -117,6 +121,7 @@ class CardSuite:
     @play_scenario
     async def test_too_large_card_is_marked_and_links(self, rig: ChannelRig) -> None:
         """The card shows every argument, cut if necessary, or says that it is incomplete."""
+        self._shows(rig)
         args = {f"argument_{number}": f"{number}:" + "x" * 480 for number in range(40)}
         await rig.ask(args=args)
         message = rig.card(rig.bo).text
@@ -127,6 +132,7 @@ class CardSuite:
 
     @play_scenario
     async def test_all_cards_show_the_decider_and_the_place(self, rig: ChannelRig) -> None:
+        self._shows(rig)
         request = await rig.ask()
         assert "Approved by Ana" not in rig.text_read_by(rig.bo)
         await rig.decide_elsewhere(request)
@@ -138,6 +144,7 @@ class CardSuite:
 
     @play_scenario
     async def test_long_reason_does_not_prevent_closing(self, rig: ChannelRig) -> None:
+        self._shows(rig)
         request = await rig.ask(args={"to": UNICODE * 30, "note": "<&>" * 200})
         await rig.decide_elsewhere(request, "denied", f"{UNICODE} <&> *no* " * 60)
         assert "Denied by Ana" in rig.text_read_by(rig.bo)
@@ -146,6 +153,7 @@ class CardSuite:
     @play_scenario
     async def test_people_get_cards_in_their_language(self, rig: ChannelRig) -> None:
         """Both the open and the closed card."""
+        self._shows(rig)
         request = await rig.ask()
         card = await rig.outbound_card(await rig.delivery(request, "bo"))
         german = replace(card.person, locale="de-CH")
@@ -178,6 +186,7 @@ class CardSuite:
     @play_scenario
     async def test_reminder_is_marked_as_one(self, rig: ChannelRig) -> None:
         """It has the token of the first card, and answers to it count."""
+        self._shows(rig)
         request = await rig.ask()
         token = rig.card(rig.bo).token
         await rig.report_event("reminded", replace(request, reminded=1))
@@ -191,6 +200,7 @@ class CardSuite:
     @play_scenario
     async def test_many_requests_at_once_are_one_message(self, rig: ChannelRig) -> None:
         """A digest has the number of requests, and no buttons."""
+        self._shows(rig)
         for number in range(1, 9):
             await rig.ask(number, notify=False, approvers=("user:bo",))
         await rig.dispatch()
@@ -248,6 +258,7 @@ class CardSuite:
 
     @play_scenario
     async def test_card_is_closed_although_the_vendor_was_down_at_the_decision(self, rig: ChannelRig) -> None:
+        self._shows(rig)
         request = await rig.ask()
         rig.vendor.trouble = "down"
         await rig.decide_elsewhere(request)
@@ -270,6 +281,10 @@ class CardSuite:
     def _answers(self, rig: ChannelRig) -> None:
         if not rig.channel.answers:
             pytest.skip("this channel takes no answers")
+
+    def _shows(self, rig: ChannelRig) -> None:
+        if not rig.vendor.shows:
+            pytest.skip("cards of this channel show no request")
 
     def _writes(self, rig: ChannelRig) -> None:
         if not (rig.channel.answers and rig.vendor.writes):

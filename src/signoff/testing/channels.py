@@ -295,6 +295,7 @@ class ChannelSuite(CardSuite):
     @play_scenario
     async def test_request_with_typed_confirmation_is_not_decided_here(self, rig: ChannelRig) -> None:
         """The card asks for a sign-in, and so does the reply to an answer."""
+        self._shows(rig)
         request = await rig.ask(confirm="type")
         card = rig.card(rig.bo)
         assert text("card.how.link", "en", link="").strip() in card.text

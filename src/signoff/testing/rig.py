@@ -74,7 +74,7 @@ class ChannelRig:
                 tenant=TENANT,
                 locale=locale,
                 roles=roles,
-                identities={channel.identity: (identity,)},
+                identities={channel.identity: (identity,)} if channel.identity else {},
             )
             for name, roles, identity in (
                 ("ana", ("approvers",), self.ana),

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
+from signoff.channels.base import Channel
 from signoff.channels.envelopes import InboundBatch, InboundRequest, RoomAct
 from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Verdict
 from signoff.contracts.names import PLUGIN_NAMES
+from signoff.store.store import Store
 
 CardStatus: TypeAlias = Literal["delivered", "read", "failed"]
 """Statuses that vendors report for accepted cards."""
@@ -45,6 +47,8 @@ class Vendor(ABC):
     """Whether people can write free text there, without a card."""
     room: ClassVar[str] = ""
     """The address of a room in which the channel may post, "" if the vendor has no rooms."""
+    shows: ClassVar[bool] = True
+    """Whether cards show their request. Others only lead to it."""
     trouble: Trouble = ""
     troubles: ClassVar[Sequence[Trouble]] = ()
     """Further failures of a call. Use `HTTP_TROUBLES` if the channel calls HTTP and reads the answers."""
@@ -68,6 +72,9 @@ class Vendor(ABC):
     def environment(self) -> Mapping[str, str]:
         """Return the variables behind the references in `options`."""
         return {}
+
+    async def prepare(self, store: Store, channel: Channel) -> None:  # noqa: B027 (most people need nothing there)
+        """Store the data that people enter in the inbox, before any card."""
 
     @abstractmethod
     def cards(self) -> Sequence[VendorCard]:

@@ -17,8 +17,8 @@ from signoff.gateway.auth.dependencies import OPEN, PAGE_READ, Access, TokenAcce
 from signoff.gateway.auth.route_table import RouteTable, access_of
 from signoff.gateway.transport.body_limit import READING
 
-OPEN_PAGES = re.compile(r"/(login|logout|link|language|icon\.svg)\b")
-CONTROLS = re.compile(r"/(freeze|unfreeze|grants|away|passkeys)\b")
+OPEN_PAGES = re.compile(r"/(login|logout|link|language|icon\.svg|manifest\.webmanifest|service-worker\.js)\b")
+CONTROLS = re.compile(r"/(freeze|unfreeze|grants|away|passkeys|notifications)\b")
 """Forms for which an email link does not suffice."""
 STARTING = re.compile(r"/(v1/)?(turns|sessions)\b")
 

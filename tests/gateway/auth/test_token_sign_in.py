@@ -17,7 +17,10 @@ from signoff.plugins.authzen.plugin import CONFIGURATION
 from signoff.plugins.mcp.plugin import RESOURCE
 from signoff.store.tokens import Tokens
 
-OPEN = ("/healthz", "/readyz", "/openapi.json", "/logout", "/language", "/icon.svg")
+OPEN = (
+    *("/healthz", "/readyz", "/openapi.json", "/logout", "/language"),
+    *("/icon.svg", "/manifest.webmanifest", "/service-worker.js"),
+)
 SCHEMAS = "/v1/events/schemas"
 """Open without a token, like the sign-in, approval links and vendors' messages."""
 

@@ -78,7 +78,7 @@ class Dispatcher:
         self._aside: list[tuple[datetime, RequestEvent]] = []
         self._rules = rules
         self._deps = deps
-        self._identities = {name: channel.identity for name, channel in channels.items()}
+        self._channels = channels
         self._senders = {name: ChannelSender(channel, deps) for name, channel in channels.items()}
         self._with_rooms = frozenset(name for name, channel in channels.items() if channel.rooms)
         named = {room.channel for rooms in deps.rooms.values() for room in rooms}
@@ -165,7 +165,10 @@ class Dispatcher:
         people = find_asked(request, deps.people, now)
         absences = await deps.absences(request.tenant) if deps.absences is not None else ()
         returns = find_returns(request, people, absences, now)
-        route = plan(request, people, self._identities, self._rules, now, returns)
+        addresses = {
+            name: await self._channels[name].addresses(people) for name in request.notify if name in self._channels
+        }
+        route = plan(request, people, addresses, self._rules, now, returns)
         if route.unreached and request.notify:
             names = ", ".join(person.id for person in route.unreached)
             _log.warning("no channel of %s reaches %s; they find it in the inbox", request.id, names)
@@ -250,7 +253,7 @@ def find_asked(request: ApprovalRequest, people: Directory, now: datetime) -> tu
 def plan(
     request: ApprovalRequest,
     people: Iterable[Person],
-    identities: Mapping[str, str],
+    addresses: Mapping[str, Mapping[str, str]],
     rules: RoutingRules,
     now: datetime,
     returns: Mapping[str, datetime] = MappingProxyType({}),
@@ -258,14 +261,14 @@ def plan(
     """Plan the cards of `request`.
 
     `returns` maps people who are away to their returns. Their cards are due then, or never if the request ends before.
-    `identities` maps each channel to its kind of identity. The first channel's card is due at once, or when the
+    `addresses` maps each channel to the addresses of people on it. The first channel's card is due at once, or when the
     person's quiet hours end. Each next channel is due `rules.fallback_after` later, in case the person does not read
     the card before. With `rules.all`, all channels are due at the same time.
     """
     cards: list[PlannedCard] = []
     unreached: list[Person] = []
     for person in people:
-        reachable = list_addresses(person, request.notify, identities)
+        reachable = list_addresses(person, request.notify, addresses)
         if not reachable:
             unreached.append(person)
             continue
@@ -279,12 +282,17 @@ def plan(
     return RoutePlan(tuple(cards), tuple(unreached))
 
 
-def list_addresses(person: Person, notify: Sequence[str], identities: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the channels of `notify` that reach a person, in the person's order, with the person's address on each."""
+def list_addresses(
+    person: Person, notify: Sequence[str], addresses: Mapping[str, Mapping[str, str]]
+) -> list[tuple[str, str]]:
+    """Return the channels of `notify` that reach a person, in the person's order, with the person's address on each.
+
+    `addresses` maps each channel to the addresses of people on it.
+    """
     return [
-        (name, person.identities[identities[name]][0])
+        (name, addresses[name][person.id])
         for name in _in_order(notify, person.reach)
-        if name in identities and person.identities.get(identities[name])
+        if person.id in addresses.get(name, ())
     ]
 
 

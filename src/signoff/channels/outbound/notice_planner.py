@@ -102,7 +102,8 @@ def route_notice(
         wanted = tuple(identities)
     else:
         wanted = request.notify or rules.default
-    found = list_addresses(replace(person, reach=reach), wanted, identities)
+    known = {name: {person.id: own[0]} for name, kind in identities.items() if (own := person.identities.get(kind))}
+    found = list_addresses(replace(person, reach=reach), wanted, known)
     begins, several = due(reach, now, None), request is None or rules.all
     rows: list[NewNotice] = []
     for rank, (channel, address) in enumerate(found):

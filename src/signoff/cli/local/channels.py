@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import Annotated, Any, Final
 
 import typer
@@ -81,7 +82,7 @@ def list_channels(source: AppArgument = "", as_json: AsJson = False) -> None:
     async def body(out: Output) -> int:
         place = find_installation(source)
         async with _open_channels(place) as (_, channels, problems):
-            rows = channel_rows(place, channels, problems)
+            rows = await channel_rows(place, channels, problems)
         out.show(rows, _table(rows) if rows else "the manifest declares no channels; all requests are in the inbox")
         return 0
 
@@ -126,10 +127,11 @@ def send_test(
         _check_name(place, channel)
         who = place.person(person, tenant)
         async with _open_channels(place) as (store, channels, problems):
-            wanted = [each for each in channels.values() if channel in ("", each.name) and _address(who, each)]
+            named = [each for each in channels.values() if channel in ("", each.name)]
+            wanted = [each for each in named if await _address(who, each)]
             missing = [each for each in problems if channel in ("", each.channel)]
             if not wanted and not missing:
-                kinds = ", ".join(sorted({f"`identities.{each.identity}`" for each in channels.values()}))
+                kinds = ", ".join(sorted({_place(each) for each in channels.values()}))
                 why = f"give them one of {kinds}" if kinds else "the manifest declares none"
                 raise NotFound(f"no channel reaches {quote_name(person)}: {why}")
             tried = [await _try_channel(place, store, each, who) for each in wanted]
@@ -142,7 +144,7 @@ def send_test(
     run(body, as_json=as_json)
 
 
-def channel_rows(
+async def channel_rows(
     place: LocalInstallation, channels: dict[str, Channel], problems: Sequence[ChannelProblem]
 ) -> list[ChannelRow]:
     """Return rows in the manifest's order."""
@@ -163,7 +165,7 @@ def channel_rows(
                 answers=channel.answers,
                 assurance=channel.assurance,
                 default=place_in_order,
-                reaches=tuple(person.id for person in _find_reached(place, channel)),
+                reaches=tuple(person.id for person in await _find_reached(place, channel)),
             )
         )
     return rows
@@ -201,14 +203,15 @@ async def _check_channel(place: LocalInstallation, channel: Channel) -> list[Cha
     except Exception as error:
         # Adapters are third-party code, and their errors may contain a secret.
         found = [CheckFinding(False, f"the check itself failed: {type(error).__name__}", "tell the channel's author")]
-    reached = len(_find_reached(place, channel))
-    remedy = "" if reached else f"add `identities.{channel.identity}` to people"
+    reached = len(await _find_reached(place, channel))
+    entered = f"add {_place(channel)} to people" if channel.identity else "people switch it on in the inbox"
+    remedy = "" if reached else entered
     found = [*found, CheckFinding(bool(reached), f"reaches {plural(reached, 'active person')}", remedy)]
     return [ChannelCheck(channel=channel.name, ok=each.ok, what=each.what, remedy=each.remedy) for each in found]
 
 
 async def _try_channel(place: LocalInstallation, store: Store, channel: Channel, person: Person) -> ChannelTrial:
-    address, now = _address(person, channel), system_clock()
+    address, now = await _address(person, channel), system_clock()
     try:
         async with asyncio.timeout(PATIENCE):
             sent = await channel.deliver(await _outbound_card(place, store, channel, person, now), None)
@@ -248,7 +251,7 @@ async def _outbound_card(
         expires_at=now + timedelta(hours=1),
     )
     token = delivery_token(await store.secret_key(KEY), approval, 1, person.id, channel.name)
-    address = _address(person, channel)
+    address = await _address(person, channel)
     return OutboundCard(token=token, request=request, person=person, address=address, link=place.settings.public_url)
 
 
@@ -257,12 +260,26 @@ def _entry(person: Person, sent: list[str]) -> AuditEntry:
     return admin_entry(person.tenant, "channels test", "", system_clock(), channel="cli", **facts)
 
 
-def _address(person: Person, channel: Channel) -> str:
-    return next(iter(person.identities.get(channel.identity, ())), "")
+async def _address(person: Person, channel: Channel) -> str:
+    return (await channel.addresses([person])).get(person.id, "")
 
 
-def _find_reached(place: LocalInstallation, channel: Channel) -> list[Person]:
-    return [person for person in place.people.all() if person.active and _address(person, channel)]
+async def _find_reached(place: LocalInstallation, channel: Channel) -> list[Person]:
+    reached: list[Person] = []
+    for _, people in groupby(sorted(place.people.all(), key=_tenant_of), key=_tenant_of):
+        active = [person for person in people if person.active]
+        addresses = await channel.addresses(active)
+        reached += [person for person in active if person.id in addresses]
+    return reached
+
+
+def _place(channel: Channel) -> str:
+    # Without identities, people enter their address in the inbox.
+    return f"`identities.{channel.identity}`" if channel.identity else f"`{channel.name}` (in the inbox)"
+
+
+def _tenant_of(person: Person) -> str:
+    return person.tenant
 
 
 def _check_name(place: LocalInstallation, name: str) -> None:

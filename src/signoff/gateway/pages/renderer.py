@@ -20,6 +20,8 @@ from signoff.languages.catalogue import ENGLISH, has_text, languages, text
 
 _HERE: Final = Path(__file__).parent
 STATIC: Final = _HERE / "static"
+PUSH: Final = "push"
+"""The kind of the channel whose notifications people switch on in the inbox."""
 _QUOTED: Final = re.compile("`([^`]+)`")
 _TEMPLATES: Final = Environment(
     loader=FileSystemLoader(_HERE / "templates"),
@@ -39,6 +41,7 @@ class PageRenderer:
     def __init__(self, deps: GatewayDeps, visitors: Visitors) -> None:
         self._deps = deps
         self._visitors = visitors
+        self._notifies = any(each.kind == PUSH for each in deps.catalog.channels.declared.values())
         self._remembers = any(
             policy.policy is not None and policy.policy.allow_remember for policy in deps.catalog.policies.values()
         )
@@ -76,6 +79,7 @@ class PageRenderer:
                 languages=languages().items(),
                 people=active_people(self._deps.people),
                 remembers=self._remembers,
+                notifies=self._notifies,
                 language=visitor.formatter.language if visitor is not None else spoken,
                 nav=nav,
                 count=count,

@@ -1,10 +1,10 @@
-"""Serves shared parts of the pages: person, language, icon."""
+"""Serves shared parts of the pages: person, language, icon, and the parts of an installed app."""
 
 from typing import Final
 
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from signoff.contracts.errors import BadRequest
 from signoff.gateway.auth.browser_session import local_path
@@ -13,7 +13,8 @@ from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.languages import LANGUAGE
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor
 from signoff.gateway.pages.form_fields import read_form
-from signoff.languages.catalogue import is_spoken
+from signoff.gateway.pages.renderer import STATIC
+from signoff.languages.catalogue import ENGLISH, is_spoken, text
 
 _ICON: Final = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="8" fill="#2f4bc7"/>'
@@ -24,7 +25,7 @@ _BADGE: Final = (
     '<circle cx="23" cy="9" r="9" fill="#b45309"/><text x="23" y="13" font-family="sans-serif" font-size="12" '
     'font-weight="700" fill="#fff" text-anchor="middle">{count}</text>'
 )
-
+_WORKER: Final = (STATIC / "service-worker.js").read_bytes()
 
 router = APIRouter(include_in_schema=False)
 
@@ -60,3 +61,34 @@ async def show_icon(n: int = 0) -> Response:
     """Return the icon with the number of pending requests."""
     badge = _BADGE.format(count=n if n < 100 else "99") if n > 0 else ""
     return Response(_ICON.format(badge=badge), media_type="image/svg+xml")
+
+
+@router.api_route("/manifest.webmanifest", methods=["GET", "HEAD"], dependencies=[OPEN_PAGE])
+async def show_manifest(site: CurrentSite) -> Response:
+    """Describe the inbox to browsers that install it as an app."""
+    name = site.deps.name or text("product", ENGLISH)
+    manifest = {
+        "id": "/",
+        "name": name,
+        "short_name": name,
+        "start_url": "/",
+        "scope": "/",
+        "display": "standalone",
+        "background_color": "#ffffff",
+        "theme_color": "#2f4bc7",
+        "icons": [
+            {"src": "/icon.svg", "sizes": "any", "type": "image/svg+xml"},
+            *(
+                {"src": f"/static/icon-{size}.png", "sizes": f"{size}x{size}", "type": "image/png", "purpose": purpose}
+                for size in (192, 512)
+                for purpose in ("any", "maskable")
+            ),
+        ],
+    }
+    return JSONResponse(manifest, media_type="application/manifest+json")
+
+
+@router.api_route("/service-worker.js", methods=["GET", "HEAD"], dependencies=[OPEN_PAGE])
+async def show_service_worker() -> Response:
+    """Return the script that shows notifications. Its address is its scope, so it cannot be below `/static`."""
+    return Response(_WORKER, media_type="text/javascript")

@@ -553,6 +553,17 @@ def upgrade() -> None:
         postgresql_where=sa.text("ended_at IS NULL"),
     )
     op.create_table(
+        "push_subscriptions",
+        sa.Column("tenant", sa.String(length=64), nullable=False),
+        sa.Column("person", sa.String(length=64), nullable=False),
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("key", sa.String(length=100), nullable=False),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.Column("added_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("tenant", "person", "id"),
+    )
+    op.create_index("push_subscriptions_of_browsers", "push_subscriptions", ["id"], unique=False)
+    op.create_table(
         "question_readers",
         sa.Column("approval", sa.String(length=200), nullable=False),
         sa.Column("revision", sa.Integer(), autoincrement=False, nullable=False),
