@@ -20,7 +20,7 @@ from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.decision import Assigning, Decision, PasskeyAssertion, at_least
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.person import Person
-from signoff.contracts.receipt import Receipt, ReceiptReason
+from signoff.contracts.receipt import Receipt, ReceiptCode, ReceiptReason
 from signoff.contracts.requests import (
     AssignmentBody,
     DecisionAuthor,
@@ -162,7 +162,7 @@ class DecisionService:
                 body = replace(body, **{name: getattr(body, name) or shown for name, shown in asked.items()})
         return decision_from_assignment(body, approval_id, verdict, author, deps.clock())
 
-    def _ineligible(self, request: ApprovalRequest, person: Person) -> str:
+    def _ineligible(self, request: ApprovalRequest, person: Person) -> ReceiptCode:
         """Return the code of a refusal, "" for an eligible person."""
         deps = self._deps
         return resolve_eligibility(person, deps.people, approver_spec_of(request), deps.clock()).code

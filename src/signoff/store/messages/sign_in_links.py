@@ -4,7 +4,7 @@ import hashlib
 import secrets
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
 
 from signoff.store.store import Store
 from signoff.store.tables import SIGN_IN_LINKS, StoreClock
@@ -58,7 +58,7 @@ class SignInLinks:
         return None if row is None else SignInLink(*row)
 
 
-def _open(name: str, browser: str) -> tuple[object, ...]:
+def _open(name: str, browser: str) -> tuple[ColumnElement[bool], ...]:
     return (_C.link == _digest(name), _C.browser == _digest(browser), _C.made_at > StoreClock() - LINK_MILLIS)
 
 
