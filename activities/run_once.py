@@ -25,11 +25,13 @@ from signoff.activities.run_handler import HandlerExecution, ProbeRunner, finish
 from signoff.activities.run_right import CHANGED, PermittedCall, RunRights, call_of, left_reply, refusal
 from signoff.activities.usage_check import use_of
 from signoff.activities.worker_deps import WorkerDeps
+from signoff.approvals.approval_outcomes import answer_for_model, answered_outcome
 from signoff.approvals.audit_buffer import unfold_facts
 from signoff.approvals.audit_events import facts_of_end
 from signoff.contracts.activity_messages import RunTask, ToolReply, UsedPermit
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
+from signoff.contracts.decision import Decision
 from signoff.contracts.ids import is_tool_name
 from signoff.contracts.usage import exhausted_message
 from signoff.formats.replace import replace
@@ -71,7 +73,12 @@ class RunOnce:
                 return refusal(task, self._tool, problem)
             await self._journal.receive(_read_entries(task), task.approval_id)
             call = await self._rights.derive(task)
-            reply = call if isinstance(call, ToolReply) else await self._once(task, call)
+            if isinstance(call, ToolReply):
+                reply = call
+            elif call.answer is not None:
+                reply = await self._answer(task, call, call.answer)
+            else:
+                reply = await self._once(task, call)
             await self._journal.settle()
             return reply
 
@@ -164,6 +171,41 @@ class RunOnce:
             await self._results.retry_store(lambda: store.record(key, outcome, also=self._journal.together(ends)))
         await self._journal.apart(ends)
         return ToolReply(outcome=outcome)
+
+    async def _answer(self, task: RunTask, call: PermittedCall, word: Decision) -> ToolReply:
+        """Give the model a person's answer instead of a run, under the call's ticket. Even a read takes one here."""
+        earlier = await self._rights.earlier_reply(task, call)
+        if earlier is not None:
+            return earlier
+        store, rows = self._deps.store, call.rows
+        name = word.subject if rows is None else rows.request(rows.latest).decided_name or word.subject
+        value = await to_content(store, answer_for_model(name, word), task.place)
+        outcome = _add_note(answered_outcome(task.call, task.tool, name, value, word), call.found.note)
+        key = ticket_key(task.digest, task.ticket)
+        ends = await self._journal.end(task, outcome, key)
+        claiming = store.claim_answered(
+            key,
+            outcome,
+            workflow=activity.info().workflow_id or "",
+            call=task.call,
+            tool=self._tool.name,
+            nonce=task.ctx.user.nonce,
+            holds=partial(self._rights.holds, task, call),
+            also=self._journal.together(ends, rows),
+            begun=task.ctx.user.issued_at,
+        )
+        claim = await finish(claiming)
+        await self._journal.settle()
+        reply = recorded_reply(claim)
+        if reply is not None:
+            await self._journal.apart(ends)
+            return reply
+        if claim.kind == "other":
+            return await self._rights.refuse(task, _OTHER_ACTION)
+        if claim.kind == "superseded":
+            return ToolReply(again="stale", note=_SUPERSEDED)
+        # A run has begun: the answer is too late, and the outcome unknown.
+        raise ApplicationError(IN_DOUBT_TEXT, type="InDoubt", non_retryable=True)
 
     async def _never_began(self, task: RunTask, key: str) -> None:
         """Give back the ticket, and its use, of a call that was stopped before its handler ran."""

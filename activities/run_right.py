@@ -43,6 +43,7 @@ from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.message import CallPart
+from signoff.decisions.typed_answer import answer_problem
 from signoff.formats.replace import replace
 from signoff.people.voter_set import VoterSet
 from signoff.policy.terms import VerdictTerms
@@ -74,6 +75,8 @@ class PermittedCall(NamedTuple):
     """The present judgement."""
     rows: ApprovalRows | None
     """The rows of the approval, if it has one."""
+    answer: Decision | None = None
+    """The decision that answers instead: nothing runs."""
 
 
 class RunRights:
@@ -215,8 +218,17 @@ class RunRights:
             approval=approval,
             now=deps.clock() if rows is None else rows.now,
         )
+        answered = approval is not None and approval.verdict == "answered"
+        if check.kind != "run" and answered and task.digest == digest:
+            # No later approval of exactly this action counts: do not ask again.
+            return await self.refuse(task, check.why)
         if check.kind != "run":
             return replace(await self.refuse(task, check.why), again=check.again, note=check.why)
+        if approval is not None and answered:
+            word = approval.decisions[0]
+            if tool.answer is None or answer_problem(tool.answer.schema, word.answer):
+                return await self.refuse(task, "the answer of a person does not fit its schema")
+            return PermittedCall(right_of(found, approval), args, found, rows, word)
         if approval is not None and not overrides(approval.question, found):
             # The approvers agreed to the call, but were not asked to override the permission check's present denial.
             return ToolReply(again="policy", note="the permission check now objects: an approver has to override it")

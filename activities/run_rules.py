@@ -16,7 +16,7 @@ from signoff.approvals.digest import digest_in_context, doubt_digest, question_h
 from signoff.approvals.earlier_questions import ending_of
 from signoff.approvals.machine import has_preview
 from signoff.approvals.quorum import added_people, people_who_gave
-from signoff.approvals.request_state import assigned_hash
+from signoff.approvals.request_state import assigned_hash, editors_of
 from signoff.approvals.tightening import tighten
 from signoff.contracts.activity_messages import RunTask
 from signoff.contracts.approval import JUDGED_SECONDS, Question, Terms, Vote
@@ -180,6 +180,7 @@ def ask_if_doubted(found: JudgedCall, why: str) -> JudgedCall:
 class StoredApproval:
     """The stored approval of one call: its question, and the approving decisions with their times (UTC).
 
+    With `verdict` `answered`, the one decision answers instead, and nothing runs. `editors` are the ids of its editors.
     `problem` is the reason why no approval counts, `stale` the reason to ask again. `edited` is the hash of the
     question whose edit produced these arguments, or "". `assignments` are its hand-ons and additions.
     """
@@ -192,6 +193,8 @@ class StoredApproval:
     problem: str = ""
     stale: str = ""
     assignments: tuple[Vote, ...] = ()
+    verdict: Literal["approved", "answered"] = "approved"
+    editors: tuple[str, ...] = ()
 
 
 def approval_of(revision: int | None, rows: ApprovalRows | None) -> StoredApproval | None:
@@ -213,11 +216,13 @@ def approval_of(revision: int | None, rows: ApprovalRows | None) -> StoredApprov
     request = rows.request(question)
     # After a denial of exactly this action, no later approval of it counts.
     same = [each for each in asked if each.digest == question.digest and each.revision < question.revision]
-    if any(rows.request(each).state == "denied" for each in same):
-        return StoredApproval(question, request.question_hash, (), problem=_NOT_APPROVED["denied"], stale=stale)
+    over = next((state for each in same if (state := rows.request(each).state) in ("denied", "answered")), "")
+    if over:
+        return StoredApproval(question, request.question_hash, (), problem=_NOT_APPROVED[over], stale=stale)
     if request.state in ("denied", "cancelled", "timed_out"):
         return StoredApproval(question, request.question_hash, (), problem=_NOT_APPROVED[request.state], stale=stale)
-    stored = tuple(vote.decision for vote in request.votes if vote.verdict == "approved")
+    verdict: Literal["approved", "answered"] = "answered" if request.state == "answered" else "approved"
+    stored = tuple(vote.decision for vote in request.votes if vote.verdict == verdict)
     counted = [each for each in rows.answers if any(each.vote.decision is one for one in stored)]
     if any(each.vote.decision.assigned != assigned_hash(rows.answers, each.number) for each in counted):
         return StoredApproval(question, request.question_hash, (), problem=_HIDDEN, stale=stale)
@@ -226,12 +231,23 @@ def approval_of(revision: int | None, rows: ApprovalRows | None) -> StoredApprov
     edited = "" if old is None else question_hash(old)
     completed_at = max(times, default=None)
     made = request.assignments
-    return StoredApproval(question, request.question_hash, stored, completed_at, edited, stale=stale, assignments=made)
+    return StoredApproval(
+        question,
+        request.question_hash,
+        stored,
+        completed_at,
+        edited,
+        stale=stale,
+        assignments=made,
+        verdict=verdict,
+        editors=editors_of(rows.questions, rows.answers),
+    )
 
 
 _HIDDEN: Final = "a hand-on or an added approver of this is missing in the store"
 _NOT_APPROVED = {
     "denied": "somebody denied this",
+    "answered": "somebody answered this instead",
     "cancelled": "this was withdrawn",
     "timed_out": "this was not approved in time",
 }
@@ -266,6 +282,8 @@ def check_run(
     if approval.problem:
         return RunCheck("refuse", approval.problem)
     question, rules = approval.question, policy.rules
+    if approval.verdict == "answered":
+        voters = voters.without(approval.editors)
     if approval.stale or question.digest != digest:
         return RunCheck("again", approval.stale or _TOOL_CHANGED, "stale")
     tool = found.tool
@@ -304,9 +322,9 @@ def check_run(
 
 
 def _answers(decision: Decision, approval: StoredApproval) -> bool:
-    """Return whether a decision approves exactly this question."""
+    """Return whether a decision approves exactly this question, or answers it instead."""
     question = approval.question
-    if decision.approval_id != question.id or decision.verdict != "approved" or not decision.subject:
+    if decision.approval_id != question.id or decision.verdict != approval.verdict or not decision.subject:
         return False
     if decision.signature and decision.edited_args is not None and decision.question_hash != approval.edited:
         # The arguments match, but the edit answered another question than the predecessor of this one.
@@ -427,7 +445,7 @@ def _find_lack(approval: StoredApproval, ctx: CallContext, rules: ApprovalPolicy
     question, people = approval.question, _people(approval)
     if len(people) < terms.quorum:
         return _FEW
-    own = rules.allow_self_approval and question.allow_self
+    own = rules.allow_self_approval and question.allow_self and approval.verdict == "approved"
     if not own and ctx.user.user in people:
         return _OWN
     # Anyone can write an assurance into an unsigned decision. `decision_problem` decides whether it counts at all.

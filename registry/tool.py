@@ -114,6 +114,12 @@ class ToolOptions:
 
     [results.md](results.md#output-schemas).
     """
+    # If given, part of the definition, see `declaration`: people answer by it.
+    answer_schema: Annotated[Mapping[str, Any] | None, FieldSpec(hashed="no", shadow="same")] = None
+    """JSON Schema of an answer that a person may give instead of a run.
+
+    [approvals.md](approvals.md#answers-instead-of-a-run).
+    """
     # The registry checks the order of B17, not this field.
     scope: Annotated[Scope, SkipValidation, FieldSpec(hashed="definition", unset="required")] = UNDECLARED
     """`generalist` or `specialist` (one actor's)."""
@@ -366,7 +372,10 @@ class Tool(ToolOptions):
             object.__setattr__(self, "site", _call_site())
         # Hashed, shown and checked values must not change under an approval, nor through a caller of the registry
         # .
-        for schema in ("input_schema", "output_schema", "settings_schema", "settings", "metadata", "tell"):
+        for schema in (
+            *("input_schema", "output_schema", "answer_schema", "settings_schema"),
+            *("settings", "metadata", "tell"),
+        ):
             object.__setattr__(self, schema, self._read_only(schema))
 
     def _read_only(self, schema: str) -> Mapping[str, Any] | None:
@@ -406,6 +415,13 @@ class Tool(ToolOptions):
         return compile_schema(self.output_schema, tool_name=self.name, field="output_schema", of_object=False)
 
     @cached_property
+    def answer(self) -> CompiledSchema | None:
+        """Compiled from its own copy. Raises `RegistrationError`."""
+        if self.answer_schema is None:
+            return None
+        return compile_schema(self.answer_schema, tool_name=self.name, field="answer_schema", of_object=False)
+
+    @cached_property
     def definition(self) -> str:
         """See `definition_hash`. Raises `RegistrationError` or `NotCanonical`."""
         return sha256_hex(self.declaration)
@@ -426,6 +442,7 @@ class Tool(ToolOptions):
             **({"undeclared": True} if self.undeclared else {}),
             **({"remarks": sorted(self.remarks)} if self.remarks else {}),
             **({"binds": sorted(self.binds)} if self.binds else {}),
+            **({"answer_schema": self.answer.schema} if self.answer is not None else {}),
             **({"card": {"first": list(self.card.first)}} if self.card.first else {}),
         }
 

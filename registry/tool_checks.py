@@ -172,9 +172,10 @@ def _probe(tool: Tool) -> Iterator[FieldProblem]:
 def _schemas(tool: Tool) -> Iterator[FieldProblem]:
     schema = tool.schema
     output = None if tool.output is None else tool.output.schema
+    answer = None if tool.answer is None else tool.answer.schema
     try:
         # Approvals are bound to a hash of it. The registry's own hash would fail too, but without the tool's name.
-        canonical_json([schema.schema, output])
+        canonical_json([schema.schema, output, answer])
     except NotCanonical as error:
         yield FieldProblem("input_schema", None, f"has a schema that cannot be written as canonical JSON: {error}")
 

@@ -49,6 +49,15 @@ PASSWORD = "correct horse"
 SIGNER = Signer(PrivateKeys(keys=(new_key(datetime(2026, 1, 1, tzinfo=UTC)),)))
 """The gateway's key."""
 
+ANSWER_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "amount": {"type": "number", "title": "Amount to pay", "minimum": 1},
+        "by": {"enum": ["bank transfer", "card"], "title": "Way to pay"},
+        "words": {"type": "array", "items": {"type": "string"}, "title": "Words for the customer"},
+    },
+    "required": ["amount"],
+}
 MONEY: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -183,6 +192,7 @@ def react(request: CompletionRequest) -> Completion:
         "guarded": ("guarded", money),
         "fail": ("fail", money),
         "shown": ("shown", money),
+        "settle": ("settle", money),
         "alike": ("alike", money),
         "book": ("book", FLIGHT),
         "trip": ("trip", FLIGHT),
@@ -243,6 +253,7 @@ def rig_catalog(ledger: Ledger) -> Catalog:
         pay_tool(ledger, ApprovalPolicy(edit="approve"), name="book", **flight),
         pay_tool(ledger, _TWO, name="trip", **flight),
         pay_tool(ledger, _URGENT, name="urgent", **money),
+        pay_tool(ledger, name="settle", answer_schema=ANSWER_SCHEMA, **money),
         pay_tool(ledger, name="order", input_schema=_ORDER, effect="Order from {to}", title="Order"),
         pay_tool(ledger, name="mail", input_schema=_MAIL, effect="Write to {to}", title="Write a mail"),
         pay_tool(ledger, ApprovalPolicy(preview_required=True), name="shown", preview=preview_of_all, **money),

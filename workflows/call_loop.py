@@ -247,7 +247,7 @@ class CallLoop:
                 request = await self._approvals.wait_for_answer(gate_decision)
                 if request.state == "cancelled" and self._tools.is_aborted(call.call):
                     return self._tools.unbegun_outcome(call.call, call.tool)
-                if request.state != "approved":
+                if request.state not in ("approved", "answered"):
                     return denied_outcome(request)
                 revision = request.revision
                 call, gate_decision = self._approvals.apply_edit(call, gate_decision)
@@ -255,7 +255,10 @@ class CallLoop:
                 return outcomes.unwanted_outcome(call.call, call.tool)
             self._ran_with[call.call] = gate_decision.options
             task = self._run_task(call, gate_decision, request, tries)
-            reply = await self._tools.run(task, gate_decision)
+            if request is not None and request.state == "answered":
+                reply = await self._tools.take_answer(task, gate_decision)
+            else:
+                reply = await self._tools.run(task, gate_decision)
             revision += 1
             unknown = self._unknown(reply, gate_decision)
             if unknown is not None:

@@ -18,7 +18,7 @@ _WORDS: Final[dict[UseCode, str]] = {
     "conflict": "this key names a call with other content; choose another key",
     "unavailable": "the right to run could not be checked; try again with the same id",
 }
-_LAPSED_AS: Final[dict[str, UseCode]] = {"denied": "denied", "skipped": "lapsed"}
+_LAPSED_AS: Final[dict[str, UseCode]] = {"denied": "denied", "answered": "denied", "skipped": "lapsed"}
 
 
 class ExternalPermit(FrozenModel):

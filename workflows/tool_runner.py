@@ -15,6 +15,7 @@ from signoff.approvals.audit_buffer import fold_facts
 from signoff.approvals.audit_events import facts_of_end
 from signoff.contracts import names
 from signoff.contracts.activity_messages import GateDecision, OutcomeTask, RunOptions, RunTask, ToolReply
+from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.decision import Decision
 from signoff.formats.replace import replace
@@ -74,6 +75,11 @@ class ToolRunner:
                 return ToolReply(again="policy", note=_LATE)
             return await self._begin(task, replace(gate_decision, options=left))
 
+    async def take_answer(self, task: RunTask, gate_decision: GateDecision) -> ToolReply:
+        """Have the tool's activity take a person's answer, which runs nothing: no slot, and no permit of an agent."""
+        unwritten = self._state.book.unwritten.take()
+        return await self._ask_activity(task, gate_decision.options, unwritten)
+
     async def keep(self, task: RunTask, word: Decision) -> CallOutcome:
         """Record in the ticket that the call happened, by `word`.
 
@@ -117,12 +123,16 @@ class ToolRunner:
             gate_decision = replace(gate_decision, options=left)
         self._state.show_state(task.call, "running", gate_decision.rule)
         run, unwritten = gate_decision.options, self._state.book.unwritten.take()
-        told = replace(task, audit=fold_facts(unwritten, facts_of_end(task)))
         if run.external:
+            told = replace(task, audit=fold_facts(unwritten, facts_of_end(task)))
             reply = await self._external.run(told, gate_decision, partial(self._question, task))
             if not self._external.is_recorded:
                 self._state.book.unwritten.give_back(unwritten)
             return reply
+        return await self._ask_activity(task, run, unwritten)
+
+    async def _ask_activity(self, task: RunTask, run: RunOptions, unwritten: tuple[AuditEntry, ...]) -> ToolReply:
+        told = replace(task, audit=fold_facts(unwritten, facts_of_end(task)))
         try:
             reply = await (_local(told, run) if run.local else self._schedule(told, run))
         except outcomes.LOST as error:

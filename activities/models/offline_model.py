@@ -57,6 +57,8 @@ def _tell(part: ResultPart) -> str:
         return "\n\n".join(filter(None, (part.note, text))) or f"`{part.tool}` ran, and returned nothing."
     if part.code == "denied" and isinstance(value, dict):
         return f"`{part.tool}` was denied{_denier(value)}: {value.get('reason', '')}"
+    if part.code == "answered" and isinstance(value, dict):
+        return f"{part.note} {json.dumps(value.get('answer'), ensure_ascii=False)}"
     return f"`{part.tool}` gave no result ({part.code}): {' '.join(filter(None, (part.note, text)))}"
 
 

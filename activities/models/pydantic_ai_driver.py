@@ -215,7 +215,11 @@ def _request_parts(message: Message) -> Iterator[UserPromptPart | ToolReturnPart
                     # Some providers send no call id. Here and in `_response`, Signoff's own id replaces it, so that
                     # both agree.
                     tool_call_id=part.provider_call or part.call,
-                    outcome="success" if part.code == "ok" else "denied" if part.code == "denied" else "failed",
+                    outcome="success"
+                    if part.code in ("ok", "answered")
+                    else "denied"
+                    if part.code == "denied"
+                    else "failed",
                 )
             case CallPart():
                 continue

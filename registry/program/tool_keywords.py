@@ -62,6 +62,7 @@ class CommonToolFields(TypedDict, total=False):
     usage_limit: UsageLimit | Mapping[str, Any] | None
     input_schema: Mapping[str, Any]
     output_schema: Mapping[str, Any] | None
+    answer_schema: Mapping[str, Any] | None
     routing: Routing
     bypass_routing: BypassRouting | Mapping[str, str] | None
     justification: str
@@ -112,6 +113,7 @@ class ToolOptionKeywords(CommonToolFields, total=False):
     site: str
     id: str
     outputSchema: Mapping[str, Any] | None
+    answerSchema: Mapping[str, Any] | None
     bypassRouting: BypassRouting | Mapping[str, str] | None
     requiresApproval: bool | ApprovalPolicy | Mapping[str, Any] | PolicyHandler
     peerExposed: bool

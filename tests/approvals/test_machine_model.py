@@ -82,7 +82,7 @@ class ApprovalModel(RuleBasedStateMachine):
     @rule(
         person=st.sampled_from(("ana", "ben", "cleo", "eve")),
         seat=st.sampled_from(("", "", "ana", "dora")),
-        verdict=st.sampled_from(("approved", "approved", "approved", "denied", "happened")),
+        verdict=st.sampled_from(("approved", "approved", "approved", "denied", "answered", "happened")),
         amount=st.sampled_from((0, 0, 0, *AMOUNTS)),
         revision=st.sampled_from((0, 0, 0, -1, 1)),
         delivery=st.sampled_from(("", "", "d1", "d2")),
@@ -94,6 +94,7 @@ class ApprovalModel(RuleBasedStateMachine):
         named = max(self.revision + revision, 1)
         fields: dict[str, Any] = {"approval_id": ID, "revision": named, "verdict": verdict, "delivery_id": delivery}
         fields |= {"edited_args": {"amount": amount}} if amount else {}
+        fields |= {"answer": "no"} if verdict == "answered" else {}
         decision = Decision.model_validate(fields | {"signature": "s" if late else ""})
         received = None if late is None else self.last + late * HOUR / 2
         allowed = person != "eve"
@@ -107,6 +108,7 @@ class ApprovalModel(RuleBasedStateMachine):
             return
         fits = not amount or (verdict == "approved" and not self.doubt)
         fits = fits and (self.doubt or verdict != "happened")
+        fits = fits and (verdict != "answered" or (not self.doubt and self.quorum == 1))
         in_time = (received or self.now) <= self.last
         counts = not self.ended and fits and allowed and in_time and named == self.revision
         assert (receipt.status != "refused") == counts, receipt
@@ -137,6 +139,8 @@ class ApprovalModel(RuleBasedStateMachine):
         verdicts = [each[2] for each in self.votes]
         if "happened" in verdicts:
             self.ended = "happened"
+        elif "answered" in verdicts:
+            self.ended = "answered"
         elif verdicts.count("denied") >= (1 if self.veto or self.doubt else self.quorum):
             self.ended = "denied"
         elif verdicts.count("approved") >= self.quorum:

@@ -42,7 +42,8 @@ def _deep() -> dict[str, Any]:
     (({"approval_id": 7, "verdict": "approved"},), "`approval_id`: input should be a valid string", ""),
     (
         ({"approval_id": ID, "verdict": "yes"},),
-        "`verdict`: input should be 'approved', 'denied', 'happened', 'withdrawn', 'retracted', 'handed_on' or 'added'",
+        "`verdict`: input should be 'approved', 'denied', 'answered', 'happened', 'withdrawn', 'retracted', "
+        "'handed_on' or 'added'",
         ID,
     ),
     (

@@ -54,6 +54,7 @@ KINDS: list[tuple[AuditKind, dict[str, Any], str]] = [
     ("execution", {"permit": "approved"}, ""),
     ("execution", DISPATCHED, "tool_call:pay"),
     ("outcome", {"code": "ok"}, "tool_call.executed"),
+    ("outcome", {"code": "answered"}, "tool_call.answered"),
     ("outcome", {"code": "execution_failed"}, "tool_call.failed"),
     ("outcome", {"untaken": "full"}, ""),
     ("ending", {"state": "timed_out"}, "approval.expired"),

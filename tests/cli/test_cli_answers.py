@@ -14,6 +14,7 @@ from tables import table
 from signoff.cli.local.installation import find_installation
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, Refused
+from signoff.contracts.ids import show_code
 from signoff.formats.json_schema import compile_schema
 from signoff.gateway.approvals.argument_form import fields_of
 from signoff.gateway.approvals.argument_parser import problem_words, read_fields, set_values
@@ -114,6 +115,27 @@ async def test_unchanged_editor_decides_nothing(served_cli: Cli, clean_env: pyte
     clean_env.setenv("EDITOR", str(tmp_path / "there-is-none"))
     assert "name an editor in EDITOR" in assert_one_sentence(await served_cli("approve", card["code"], "--edit"))
     assert (await shown(served_cli, card)).state == "pending"
+
+
+async def test_answer_ends_its_call_without_a_run(served_cli: Cli) -> None:
+    card = await waiting_request(served_cli, "hurry")
+    odd = await served_cli("answer", card["code"], "{minutes")
+    assert (odd.code, "JSON" in odd.err) == (2, True)
+    wrong = await served_cli("answer", card["code"], '{"minutes": "few"}', "--json")
+    assert (wrong.code, wrong.data["code"]) == (1, "malformed")
+    assert wrong.data["message"].startswith("`answer.minutes` ")
+    code = show_code(card["code"])
+    assert f"signoff answer {code} JSON" in (await served_cli("show", card["code"])).out
+    ran = await served_cli("answer", card["code"], '{"minutes": 5}', "--reason", "no need to run")
+    assert (ran.code, ran.out.strip()) == (0, "answered: Hurry, because now")
+    text = (await served_cli("show", card["id"])).out
+    assert '{"minutes": 5}' in text
+
+
+async def test_answer_to_a_tool_without_a_schema_is_refused(served_cli: Cli) -> None:
+    card = await waiting_request(served_cli, "pay 2510")
+    ran = await served_cli("answer", card["code"], '"no"', "--json")
+    assert (ran.code, ran.data["why"]) == (1, "no_answer")
 
 
 async def test_happened_is_refused_for_a_plain_request(served_cli: Cli) -> None:

@@ -25,6 +25,7 @@ PERSONS = (
     ("inbox",),
     ("approve", "K7Q-2FM"),
     ("deny", "K7Q-2FM", "--reason", "no"),
+    ("answer", "K7Q-2FM", "{}"),
     ("happened", "K7Q-2FM"),
     ("withdraw", "K7Q-2FM"),
     ("question", "K7Q-2FM", "Why?"),

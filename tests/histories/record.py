@@ -101,6 +101,15 @@ async def denied(client: Client, store: Store) -> TurnKey:
     return await _turn(client, store, pay_tool(Ledger()), act)
 
 
+async def answered(client: Client, store: Store) -> TurnKey:
+    async def act(turns: RunningTurns, key: TurnKey) -> None:
+        await turns.waiting(key)
+        await turns.signoff.decide(yes(key, verdict="answered", answer={"amount": 3}))
+        await turns.signoff.result(key)
+
+    return await _turn(client, store, pay_tool(Ledger(), answer_schema={"type": "object"}), act)
+
+
 async def timed_out(client: Client, store: Store) -> TurnKey:
     async def act(turns: RunningTurns, key: TurnKey) -> None:
         await turns.signoff.result(key)
@@ -419,8 +428,8 @@ async def notified(client: Client, store: Store) -> TurnKey:
 SCENARIOS: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
-        waiting, approved_by_update, approved_by_signal, denied, timed_out, cancelled, auto, asked_again, lapsed,
-        in_doubt, parallel, happened, ran_again, edited, escalated, repeated,
+        waiting, approved_by_update, approved_by_signal, denied, answered, timed_out, cancelled, auto, asked_again,
+        lapsed, in_doubt, parallel, happened, ran_again, edited, escalated, repeated,
         session, turn_in_session, returned_directly, in_line, aborted, stood_in,
         overridden, updated, moved, conversation_moved, notified, went_on,
     )

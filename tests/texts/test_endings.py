@@ -8,7 +8,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.formats.replace import replace
 from signoff.languages.catalogue import ENGLISH, language_codes, text
 from signoff.testing.builders import a_request
-from signoff.texts.endings import reason_words, receipt_words
+from signoff.texts.endings import closing_words, reason_words, receipt_words
 from signoff.texts.formatter import Formatter
 
 NOW = datetime(2026, 11, 24, 8, 0, tzinfo=UTC)
@@ -40,3 +40,16 @@ def test_our_reason_of_a_withdrawal_is_translated(ended_as: Ending, language: st
     assert reason_words(unsaid, language) == reason
     denied = replace(gone, state="denied")
     assert reason_words(denied, language) == reason
+
+
+def test_card_of_an_answered_request_ends_with_its_author() -> None:
+    over = a_request(state="answered", decided_by="ana", decided_name="Ana", decided_channel="inbox", decided_at=NOW)
+    formatter = Formatter(ENGLISH, UTC, NOW)
+    assert closing_words(over, formatter).startswith("Answered by Ana in the inbox, ")
+    accepted = Receipt(status="accepted", state="answered", verdict="answered")
+    assert receipt_words(accepted, formatter) == "Answered. The call will not run, and the agent reads your answer."
+    late = Receipt(
+        status="refused", code="already_decided", state="answered", verdict="answered", decided_name="Ana",
+        decided_at=NOW, channel="inbox",
+    )  # fmt: skip
+    assert "answered by Ana in the inbox" in receipt_words(late, formatter)[:200].replace("Answered", "answered")

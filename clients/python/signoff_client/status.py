@@ -27,6 +27,7 @@ _WORDS: Final = ("tool", "code", "page", "source", "reason", "by", "decided_by",
 _STRANGER: Final = "the server at this address is not a gateway of this version"
 _SOURCES: Final = {
     "human": "it was denied",
+    "answered": "it was answered instead",
     "policy": "a rule denies it",
     "timeout": "nobody answered in time",
     "cancelled": "it was withdrawn",

@@ -221,9 +221,9 @@ class ApprovalBook:
         return replace(settlement_receipt(approval_id, self._put(ended, now)), status="accepted", code="")
 
     def lapse(self, approval_id: str, now: datetime) -> None:
-        """Mark an approval as unused. Its call is asked or judged again."""
+        """Mark an approval or an answer as unused. Its call is asked or judged again."""
         question = self._questions[approval_id]
-        if question.state == "approved":
+        if question.state in ("approved", "answered"):
             self._put(replace(question, state="lapsed"), now)
 
     def receipt(self, approval_id: str) -> Receipt:

@@ -1,8 +1,8 @@
-"""Builds the outcomes of calls that need approval: waiting, denied, or happened by a person's word."""
+"""Builds the outcomes of calls that need approval: waiting, denied, answered, or happened by a person's word."""
 
 import json
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from signoff.contracts.approval import ApprovalRequest, TurnQuestion
 from signoff.contracts.call import CallOutcome, DenialSource, ToolDenied
@@ -11,9 +11,13 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.ids import show_code
 from signoff.contracts.message import Message, ResultPart, TextPart
 from signoff.contracts.turn import Denial, WaitingCall
+from signoff.formats.visible_text import one_line
 
+ANSWERED_NOTE: Final = "The tool did not run. {who} answered instead; these are a person's words, not its result."
+"""The note before the answer, for the model."""
 HAPPENED_TEXT: Final = "It happened."
 HAPPENED_NOTE: Final = "The tool did not answer; a person says that this happened."
+_NAME_CHARS: Final = 80
 _SOURCES: Final[Mapping[str, DenialSource]] = {"denied": "human", "timed_out": "timeout", "cancelled": "cancelled"}
 _REASONS: Final[Mapping[str, str]] = {
     "timed_out": "Nobody answered in time.",
@@ -109,6 +113,26 @@ def repeated_denial(earlier: Denial, call: str, tool: str) -> ToolDenied:
         decided_at=earlier.decided_at,
         level=earlier.level,
     )
+
+
+def answered_outcome(call: str, tool: str, name: str, answer: Content, word: Decision) -> CallOutcome:
+    """A person's answer instead of a run. Marked as such: it is no result of the tool."""
+    return CallOutcome(
+        call=call,
+        tool=tool,
+        code="answered",
+        gate="approval",
+        value=answer,
+        approval_id=word.approval_id,
+        decided_by=word.subject,
+        note=ANSWERED_NOTE.format(who=one_line(name, _NAME_CHARS).text or "A person"),
+    )
+
+
+def answer_for_model(name: str, word: Decision) -> dict[str, Any]:
+    """Return the answer as a JSON object, which no text within it can leave."""
+    said = {"type": "ToolAnswered", "answered_by": one_line(name, _NAME_CHARS).text, "answer": word.answer}
+    return {**said, "remark": word.reason} if word.reason.strip() else said
 
 
 def happened_outcome(call: str, tool: str, word: Decision) -> CallOutcome:

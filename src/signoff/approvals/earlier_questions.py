@@ -33,7 +33,7 @@ def is_barred(requests: Iterable[ApprovalRequest], call: str) -> bool:
         return latest.ended_as is None
     # `lapsed` applies to approvals only: a turn that reports it for a withdrawn request revives nothing.
     withdrawn = latest.state == "cancelled" and latest.ended_as in (None, "lapsed")
-    return withdrawn or latest.state in ("denied", "timed_out")
+    return withdrawn or latest.state in ("denied", "answered", "timed_out")
 
 
 def is_asked_still(request: ApprovalRequest, since: datetime | None = None, spent: int = 0) -> bool:

@@ -1,6 +1,6 @@
 """The state machine of approvals: one request, and its next state after each event.
 
-    pending --> approved | denied | timed_out | cancelled
+    pending --> approved | denied | answered | timed_out | cancelled
             --> pending            (edited: a new revision, votes void; or the deadline is extended, once)
     approved --> lapsed            (not started within `grant_ttl`; asked again as a new revision)
 
@@ -25,6 +25,7 @@ from signoff.formats.replace import replace
 _SETTLED_CODES: dict[str, ReceiptCode] = {
     "approved": "already_decided",
     "denied": "already_decided",
+    "answered": "already_decided",
     "happened": "already_decided",
     "timed_out": "expired",
     "cancelled": "cancelled",
@@ -52,8 +53,10 @@ def objection(request: ApprovalRequest, decision: Decision, now: datetime) -> Re
         return refusal(request, "not_allowed", why="remember")
     if lacks_reason(request, decision.verdict, decision.reason):
         return refusal(request, "malformed", why="reason")
-    if decision.verdict == "approved" and request.preview_required and not has_preview(request):
+    if decision.verdict in ("approved", "answered") and request.preview_required and not has_preview(request):
         return refusal(request, "not_allowed", why="preview")
+    if decision.verdict == "answered" and progress(request).needed > 1:
+        return refusal(request, "not_allowed", why="several")
     return None
 
 
@@ -130,7 +133,7 @@ def _course(request: ApprovalRequest) -> dict[str, Any]:
     return {"votes": state.yes, "needed": state.needed, "open": state.open if request.state == "pending" else ()}
 
 
-_VERDICTS = ("approved", "denied", "happened")
+_VERDICTS = ("approved", "denied", "answered", "happened")
 
 
 def _find_misfit(request: ApprovalRequest, decision: Decision) -> str:
@@ -142,6 +145,8 @@ def _find_misfit(request: ApprovalRequest, decision: Decision) -> str:
         return "`verdict`: use `reassign` or `add_approver`"
     if decision.verdict == "happened" and request.kind != "in_doubt":
         return "`verdict`: `happened` is only for a call with an unknown outcome"
+    if problem := _answer_misfit(request, decision):
+        return problem
     if decision.result and decision.verdict != "happened":
         return "`result`: only for the verdict `happened`"
     if len(decision.result) > REASON_CHARS:
@@ -153,6 +158,16 @@ def _find_misfit(request: ApprovalRequest, decision: Decision) -> str:
     if decision.remember is not None and request.kind == "in_doubt":
         return "`remember`: not for a call with an unknown outcome"
     return ""
+
+
+def _answer_misfit(request: ApprovalRequest, decision: Decision) -> str:
+    if decision.verdict != "answered":
+        return "" if decision.answer is None else "`answer`: only for the verdict `answered`"
+    if request.kind == "in_doubt":
+        return "`verdict`: `answered` is not for a call with an unknown outcome"
+    if decision.remember is not None:
+        return "`remember`: not for an answer instead"
+    return "`answer`: missing" if decision.answer is None else ""
 
 
 def _names_this(request: ApprovalRequest, decision: Decision) -> bool:
@@ -284,7 +299,11 @@ def _tally_state(request: ApprovalRequest) -> str:
     if denials and (request.veto or denials >= request.quorum):
         return "denied"
     state = progress(request)
-    return "approved" if state.yes >= state.needed else "pending"
+    if state.yes >= state.needed:
+        return "approved"
+    # One person answers, and only where one person could approve.
+    answered = progress(request, "answered")
+    return "answered" if answered.yes >= answered.needed == 1 else "pending"
 
 
 def _counted_receipt(request: ApprovalRequest, code: ReceiptCode) -> Receipt:

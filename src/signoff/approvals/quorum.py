@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Vote
+from signoff.contracts.decision import Verdict
 from signoff.formats.replace import replace
 
 _ADDED: Final = "added:"
@@ -77,9 +78,10 @@ def countable_votes(voters: Iterable[Voter]) -> int:
     return sum(_flow(network).values())
 
 
-def progress(request: ApprovalRequest) -> Progress:
+def progress(request: ApprovalRequest, verdict: Verdict = "approved") -> Progress:
+    """Count the people with this verdict."""
     added = added_people(request.assignments)
-    voters = [_voter_of(vote, added) for vote in request.votes if vote.verdict == "approved"]
+    voters = [_voter_of(vote, added) for vote in request.votes if vote.verdict == verdict]
     return _with_open_people(tally(*with_added(request.quorum, request.groups, added), voters))
 
 

@@ -101,6 +101,17 @@ def assigned_hash(answers: Iterable[StoredAnswer], before: int | None = None) ->
     return sha256_hex(made) if made else ""
 
 
+def editors_of(questions: Iterable[Question], answers: Iterable[StoredAnswer]) -> tuple[str, ...]:
+    """Return the ids of the people whose edits made a revision."""
+    made = {each.edit_delivery for each in questions if each.edit_delivery}
+    return tuple(dict.fromkeys(each.vote.subject for each in answers if each.vote.decision.delivery_id in made))
+
+
+def as_answerable(request: ApprovalRequest, editors: Iterable[str]) -> ApprovalRequest:
+    """Return the terms of an answer instead of a run: never by the requester or an editor."""
+    return replace(request, allow_self=False, proposers=(*request.proposers, *editors))
+
+
 def edit_stands(answers: Iterable[StoredAnswer], revision: int, delivery: str) -> bool:
     """Return whether an edit may still replace `revision`.
 

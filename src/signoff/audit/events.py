@@ -145,6 +145,7 @@ EVENT_TYPES: Final[Mapping[str, EventType]] = MappingProxyType(
             ),
         ),
         "tool_call.executed": EventType("A call ran.", _RAN),
+        "tool_call.answered": EventType("A person answered in place of a call, which did not run.", _RAN),
         "tool_call.failed": EventType("A call did not run as planned, or failed.", _RAN),
         "tool_call.refused": EventType(
             "A turn tried to run a call without a valid permit.", (*_CALL, "person", "permit", "digest")
@@ -316,7 +317,10 @@ def _execution(facts: Mapping[str, Any]) -> str:
 def _outcome(facts: Mapping[str, Any]) -> str:
     if "untaken" in facts:
         return ""
-    return "tool_call.executed" if facts.get("code") == "ok" else "tool_call.failed"
+    code = facts.get("code")
+    if code == "answered":
+        return "tool_call.answered"
+    return "tool_call.executed" if code == "ok" else "tool_call.failed"
 
 
 def _doubt(facts: Mapping[str, Any]) -> str:

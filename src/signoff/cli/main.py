@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "show": ("signoff.cli.http.turns", "Show a request (by id or code) or a turn."),
     "approve": ("signoff.cli.http.inbox", "Approve a request."),
     "deny": ("signoff.cli.http.inbox", "Deny a request with a reason."),
+    "answer": ("signoff.cli.http.inbox", "Answer a request in place of its call."),
     "happened": ("signoff.cli.http.inbox", "Report that a call of unknown outcome happened."),
     "question": ("signoff.cli.http.inbox", "Ask the agent about its waiting request."),
     "withdraw": ("signoff.cli.http.inbox", "Withdraw a request, so that its call does not run."),

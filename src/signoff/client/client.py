@@ -302,6 +302,24 @@ class Client:
         given = {"reason": reason, "remember": remember, "delivery_id": delivery}
         return await self._decide(request, by, verdict="denied", **given)
 
+    async def answer(
+        self,
+        request: ApprovalRequest | str,
+        answer: Any,
+        *,
+        by: str = "",
+        reason: str = "",
+        seen: str | None = None,
+        thread: str | None = None,
+        delivery: str = "",
+    ) -> Receipt:
+        """Answer a request in place of its call, which then does not run. Returns a receipt.
+
+        `answer` fits `answer_schema` of the request. The agent reads it as a person's words. Otherwise as `approve`.
+        """
+        given = {"answer": answer, "reason": reason, "seen": seen, "thread": thread, "delivery_id": delivery}
+        return await self._decide(request, by, verdict="answered", **given)
+
     async def happened(
         self, request: ApprovalRequest | str, *, by: str = "", reason: str = "", result: str = "", delivery: str = ""
     ) -> Receipt:
@@ -538,7 +556,7 @@ class Client:
     async def _decide(self, named: ApprovalRequest | str, by: str, **given: Any) -> Receipt:
         """The decision counts for no later question."""
         request = await self.request(named) if isinstance(named, str) else named
-        if given["verdict"] == "approved" and not isinstance(named, str):
+        if given["verdict"] in ("approved", "answered") and not isinstance(named, str):
             # A full request holds every value and message. A name shows none.
             given = given | {name: getattr(request, name) for name in ("seen", "thread") if given.get(name) is None}
         body = {name: value for name, value in given.items() if value is not None}

@@ -12,8 +12,11 @@ from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.person import Principal
 from signoff.contracts.preview import PreviewReference
 
-ApprovalState = Literal["pending", "approved", "denied", "timed_out", "cancelled", "lapsed", "happened"]
-"""`happened` only if `kind` is `in_doubt`: an approver says that the call took effect."""
+ApprovalState = Literal["pending", "approved", "denied", "answered", "timed_out", "cancelled", "lapsed", "happened"]
+"""`answered`: a person answered instead, so that the call does not run.
+
+`happened` only if `kind` is `in_doubt`: an approver says that the call took effect.
+"""
 
 
 class CardRow(FrozenModel):
@@ -395,6 +398,8 @@ class ApprovalRequest(Question, Timed):
     """The editor's name."""
     before: tuple[CardRow, ...] = ()
     """The rows of the card before that edit."""
+    answer_schema: dict[str, Any] | None = None
+    """The JSON Schema of a person's answer instead of a run. `None` if the tool takes none."""
     undeclared: bool = False
     """True if the gateway's catalog lacks the tool of a request that may still run.
 

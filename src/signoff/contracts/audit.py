@@ -50,7 +50,8 @@ DISPATCH: Final = "tool_call:"
 """The type prefix of dispatched calls. The tool's name follows."""
 EVENT_NAMES: Final = (
     "turn.started", "turn.stop_requested", "turn.ended", "tool_call.proposed", "tool_call.settled", "tool_call.allowed",
-    "tool_call.executed", "tool_call.failed", "tool_call.refused", "tool_call.in_doubt", "tool_call.probed",
+    "tool_call.executed", "tool_call.answered", "tool_call.failed", "tool_call.refused", "tool_call.in_doubt",
+    "tool_call.probed",
     "approval.requested", "approval.edited", "approval.answered", "approval.decided", "approval.reminded",
     "approval.escalated", "approval.postponed", "approval.expired", "approval.withdrawn", "approval.lapsed",
     "grant.created", "grant.revoked", "freeze.started", "freeze.lifted", "catalog.deployed",

@@ -18,11 +18,11 @@ from signoff.contracts.updates import Updates
 
 CallCode = Literal[
     "ok", "input_invalid", "not_available", "execution_failed", "denied", "skipped", "in_doubt", "refused",
-    "too_many_calls", "waiting",
+    "too_many_calls", "waiting", "answered",
 ]  # fmt: skip
 ResultType = Literal[
     "ToolResult", "ToolInvalid", "ToolNotAvailable", "ToolFailed", "ToolDenied", "ToolSkipped", "ToolInDoubt",
-    "ToolRefused", "ToolLimited", "ToolWaiting",
+    "ToolRefused", "ToolLimited", "ToolWaiting", "ToolAnswered",
 ]  # fmt: skip
 RESULT_TYPES: Final[Mapping[CallCode, ResultType]] = {
     "ok": "ToolResult",
@@ -35,6 +35,7 @@ RESULT_TYPES: Final[Mapping[CallCode, ResultType]] = {
     "refused": "ToolRefused",
     "too_many_calls": "ToolLimited",
     "waiting": "ToolWaiting",
+    "answered": "ToolAnswered",
 }
 """The type of each result, by its code. Docs/results.md has the same table."""
 DenialSource = Literal["human", "policy", "timeout", "cancelled", "repeat"]

@@ -7,12 +7,15 @@ from pydantic import StringConstraints
 
 from signoff.contracts.frozen_model import FrozenModel
 
-Verdict = Literal["approved", "denied", "happened", "withdrawn", "retracted", "handed_on", "added"]
+Verdict = Literal[
+    "approved", "denied", "answered", "happened", "withdrawn", "retracted", "handed_on", "added"
+]  # fmt: skip
 """The verdict of a decision.
 
-`happened` only answers a question about an unknown outcome. There, `approved` says that the call did not happen and may
-run, and `denied` gives it up. `withdrawn` is the verdict of an envelope for `cancel`, not an answer. `retracted` undoes
-a denial of the inbox. `handed_on` and `added` change who decides. Only the gateway writes these three.
+`answered` gives the model a person's answer in place of a run. `happened` only answers a question about an unknown
+outcome. There, `approved` says that the call did not happen and may run, and `denied` gives it up. `withdrawn` is the
+verdict of an envelope for `cancel`, not an answer. `retracted` undoes a denial of the inbox. `handed_on` and `added`
+change who decides. Only the gateway writes these three.
 """
 Assigning = Literal["handed_on", "added"]
 ASSIGNING: Final[tuple[Assigning, ...]] = ("handed_on", "added")
@@ -102,6 +105,8 @@ class Decision(FrozenModel):
     verdict: Verdict
     edited_args: dict[str, Any] | None = None
     """The author's arguments for an edit."""
+    answer: Any = None
+    """With `answered`: the author's answer, by the tool's `answer_schema`."""
     reason: str = ""
     """The author's reason."""
     subject: str = ""

@@ -67,6 +67,8 @@ LISTS_OF_ONE: Final = 20
 """Lists that one person waits for at one gateway. More are answered 429."""
 FORM_FIELDS: Final = 4_000
 """Fields of a page's form: an edit has up to two for each of `MAX_VALUES`."""
+ANSWER_BYTES: Final = ARGUMENTS_BYTES
+"""Most bytes of a person's answer instead of a run, as canonical JSON."""
 DECISION_BYTES: Final = 64 * KIB
 BATCH_DECISIONS: Final = 100
 """Answers in one request to the API."""

@@ -16,7 +16,7 @@ ReceiptCode = Literal[
 
 ReceiptReason = Literal[
     "", "edit", "remember", "passed_on", "unseen", "begun", "enough", "withdraw", "late", "reason", "preview",
-    "thread", "asked", "questions", "external", "gone", "undo_late", "undo_other",
+    "thread", "several", "no_answer", "asked", "questions", "external", "gone", "undo_late", "undo_other",
     "passkey", "passkey_misfit", "passkey_used", "passkey_cloned",
     "handed_on", "answered", "further", "to_self", "to_asker", "to_done", "to_stranger", "too_few",
 ]  # fmt: skip
@@ -26,6 +26,8 @@ ReceiptReason = Literal[
 - `unseen`: the approver did not read the whole card. `begun`: the call has begun. `enough`: one answer too many.
 - `withdraw`: another person's request. `late`: given in time, but read too late. `reason`: a denial needs a reason.
 - `preview`: an approval needs a preview, and there is none. `thread`: there is a newer message about the request.
+- `several`: several people must decide it, so that no one of them answers instead. `no_answer`: its tool takes no
+  answer.
 - `asked`: the agent has still to answer a question. `questions`: the approvers have asked all their questions.
 - `external`: an external agent answers no questions here. `gone`: its turn does not wait for this request.
 - `passkey`: lacks the person's passkey. `passkey_misfit`: proves another decision, person or page. `passkey_used`: its

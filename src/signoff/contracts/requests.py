@@ -86,7 +86,7 @@ class DecisionDraft(RequestBody):
         max_length=200,
         description="The approval id or short code of the request; needless where the address names it.",
     )
-    verdict: Literal["approved", "denied", "happened"] = Field(
+    verdict: Literal["approved", "denied", "answered", "happened"] = Field(
         description="For an unknown outcome: it did not happen and may run, give up, or it happened."
     )
     reason: str = Field(
@@ -107,6 +107,9 @@ class DecisionDraft(RequestBody):
         default=None, description="All edited arguments, with `approved`. A mask keeps its secret."
     )
     result: str = Field(default="", max_length=REASON_CHARS, description="The outcome, with `happened`.")
+    answer: Any = Field(
+        default=None, description="With `answered`: JSON by `answer_schema` of the request; the call does not run."
+    )
     remember: GrantRequest | None = Field(
         default=None, description="Give the same answer to the next calls like this, where the policy allows it."
     )

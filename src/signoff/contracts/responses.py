@@ -290,13 +290,13 @@ class CallAnswer(FrozenModel):
     note: str = ""
     """Changes to the arguments, and remarks of approvers."""
     source: str = ""
-    """For a denied call: `human`, `policy`, `timeout`, `cancelled` or `repeat`."""
+    """For a denied call: `human`, `answered`, `policy`, `timeout`, `cancelled` or `repeat`."""
     reason: str = ""
     """Why it was denied, for the agent."""
     by: str = ""
-    """The person who denied it."""
+    """The person who denied it, or answered instead."""
     result: Any = None
-    """The result of an ended call."""
+    """The result of an ended call, or a person's answer instead."""
 
 
 class PermitAnswer(FrozenModel):

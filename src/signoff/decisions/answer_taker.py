@@ -23,8 +23,10 @@ from signoff.approvals.machine import (
 )
 from signoff.approvals.request_state import (
     INBOX,
+    as_answerable,
     assigned_hash,
     browser_of,
+    editors_of,
     find_denial,
     request_at,
     request_of,
@@ -40,6 +42,7 @@ from signoff.contracts.clock import Clock
 from signoff.contracts.decision import ASSURANCES, Decision
 from signoff.contracts.limits import ANSWERS_KEPT, ANSWERS_OF_ONE
 from signoff.contracts.receipt import Receipt, ReceiptCode, ReceiptReason
+from signoff.decisions.typed_answer import answer_objection
 from signoff.formats.replace import replace
 from signoff.store.questions.answers import add_answer, void_answer
 from signoff.store.questions.approval_rows import ApprovalRows
@@ -107,13 +110,18 @@ class AnswerTaker:
         asked = rows.request(rows.latest, received)
         if question_hash not in ("", asked.question_hash):
             return Taken(stale_receipt(asked))
-        found = author(asked, decision, received)
+        is_answer = decision.verdict == "answered"
+        found = author(
+            as_answerable(asked, editors_of(rows.questions, rows.answers)) if is_answer else asked, decision, received
+        )
         objection = _objection(asked, decision, found, received) or too_many(rows, decision, found)
         if objection is None and arrived_late(asked, arrived or rows.now):
             objection = refusal(asked, "expired")
         if objection is None and _takes_back(decision) and has_begun(connection, rows.latest):
             objection = refusal(asked, "already_decided", why="begun")
-        if objection is None and decision.verdict == "approved":
+        if objection is None and is_answer:
+            objection = answer_objection(connection, asked, decision.answer)
+        if objection is None and (is_answer or decision.verdict == "approved"):
             objection = thread_problem(asked, decision.thread, read_messages(connection, asked.id))
         if not question_hash:
             # A raw decision may name no question: it means the present one.
@@ -130,6 +138,9 @@ class AnswerTaker:
         after = count_vote(asked, vote)
         if after is asked:
             return Taken(receipt_after(asked, after), author=found)
+        if is_answer and after.state != "answered":
+            # Groups can ask for more than this person.
+            return Taken(refusal(asked, "not_allowed", why="several"), author=found)
         settles = after.state != "pending"
         number = add_answer(connection, rows, vote, settles=settles, arrived=arrived, handed=handed)
         if beside is not None:
@@ -213,7 +224,7 @@ def refuse(code: ReceiptCode, approval_id: str, message: str = "", *, why: Recei
 
 def _takes_back(decision: Decision) -> bool:
     """Return whether a decision stops its call. Such a decision is too late once the call has begun."""
-    return decision.verdict in ("denied", "withdrawn") or decision.edited_args is not None
+    return decision.verdict in ("denied", "answered", "withdrawn") or decision.edited_args is not None
 
 
 def _objection(request: ApprovalRequest, decision: Decision, author: Authority, received: datetime) -> Receipt | None:
@@ -254,7 +265,7 @@ def _with_own_delivery(rows: ApprovalRows, decision: Decision) -> Decision:
 
 
 def _content_of(decision: Decision) -> list[Any]:
-    return [decision.verdict, decision.edited_args, decision.result]
+    return [decision.verdict, decision.edited_args, decision.result, decision.answer]
 
 
 def find_repeated(rows: ApprovalRows, decision: Decision) -> Receipt | None:

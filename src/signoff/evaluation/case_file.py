@@ -27,7 +27,9 @@ HashMismatch: TypeAlias = Literal["warn", "error", "ignore"]
 class RecordedDecision(Section):
     """The approvers' decision on one call, or its timeout."""
 
-    verdict: Literal["approved", "denied", "timed_out", "cancelled"] = Field(description="How the request ended.")
+    verdict: Literal["approved", "denied", "answered", "timed_out", "cancelled"] = Field(
+        description="How the request ended."
+    )
     by: str = Field("", description="The deciding person.")
     reason: str = Field("", description="The reason given.")
 

@@ -150,6 +150,8 @@ class _Recorder:
         if outcome is None or outcome.code == "skipped":
             return None
         denied = outcome.denied
+        if outcome.code == "answered":
+            return RecordedDecision(verdict="answered", by=outcome.decided_by, reason="")
         if denied is None or denied.source not in _ENDINGS:
             return RecordedDecision(verdict="approved", by=outcome.decided_by, reason="")
         return RecordedDecision(

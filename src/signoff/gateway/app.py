@@ -30,6 +30,7 @@ from signoff.formats.replace import replace
 from signoff.gateway.act_spans import TraceHeadersMiddleware
 from signoff.gateway.api import (
     absences,
+    agent_inbox,
     approvals,
     audit,
     calls,
@@ -70,6 +71,7 @@ from signoff.gateway.pages import grants as grant_pages
 from signoff.gateway.pages import sessions as session_pages
 from signoff.gateway.pages import tools as tool_pages
 from signoff.gateway.pages import turns as turn_pages
+from signoff.gateway.pages.answering import answer_page
 from signoff.gateway.pages.away import page as away_page
 from signoff.gateway.pages.decided import decided
 from signoff.gateway.pages.dependencies import Site
@@ -106,6 +108,7 @@ ROUTERS: Final = (
     sessions.router,
     calls.router,
     approvals.router,
+    agent_inbox.router,
     previews.router,
     decisions.router,
     insights.router,
@@ -122,6 +125,7 @@ ROUTERS: Final = (
     decided.router,
     insight_pages.router,
     edit.router,
+    answer_page.router,
     passkey_pages.router,
     email_login.router,
     batch.router,

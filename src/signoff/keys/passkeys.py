@@ -62,6 +62,7 @@ def decision_challenge(decision: Decision, nonce: str) -> bytes:
             "question_hash": decision.question_hash,
             "verdict": decision.verdict,
             "edited_args": "" if decision.edited_args is None else sha256_hex(decision.edited_args),
+            "answer": "" if decision.answer is None else sha256_hex(decision.answer),
             "remember": remember,
             "thread": decision.thread,
             "to": decision.to,

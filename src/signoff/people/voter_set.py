@@ -39,6 +39,13 @@ class VoterSet:
         """Count people with different votes by the strictest spec. The caller has verified all signatures."""
         return min(countable_votes(self._voters(spec, decisions)) for spec in self.specs)
 
+    def without(self, editors: Sequence[str]) -> "VoterSet":
+        """Return the voters for an answer instead of a run: never the requester or one of the `editors`."""
+        specs = (
+            dataclasses.replace(each, allow_self=False, proposers=(*each.proposers, *editors)) for each in self.specs
+        )
+        return dataclasses.replace(self, specs=tuple(specs))
+
     def suffices(self, decisions: Sequence[Decision], least: int = 1) -> bool:
         """Return whether `decisions` meet the largest quorum and fill the groups of every spec.
 

@@ -121,6 +121,7 @@ class RequestReader:
             card=await self._card(question, declaration, args),
             messages=messages,
             thread=hash_thread(messages),
+            answer_schema=declaration.get("answer_schema") if question.kind == "approval" else None,
         )
         old = rows.revision(question.edit_of) if question.edit_of else None
         if old is not None:

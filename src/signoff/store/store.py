@@ -289,6 +289,49 @@ class Store:
         except _NotGiven as why:
             return why.claim
 
+    async def claim_answered(
+        self,
+        key: str,
+        outcome: CallOutcome,
+        *,
+        workflow: str,
+        call: str,
+        tool: str,
+        nonce: str,
+        holds: Callable[[Connection], bool],
+        also: Also | None = None,
+        begun: datetime | None = None,
+    ) -> Claim:
+        """Claim the ticket of a call that a person answered instead, with that `outcome`: nothing ever runs under it.
+
+        Returns `done` or the ticket's present kind, `other` or `superseded` as `claim` does. Writes `also` in the same
+        transaction, with a new ticket only.
+        """
+
+        def enter(connection: Connection) -> Claim:
+            hold_call(connection, workflow, call)
+            values = {"key": key, "state": "claimed", "workflow": workflow, "call": call, "tool": tool}
+            values |= {"owner": "", "nonce": nonce}
+            forgotten = is_forgotten(connection, key, begun)
+            if not add_claim(connection, values, runs=False):
+                return self._find(connection, key, workflow)
+            if has_other_action(connection, values):
+                raise _NotGiven(Claim(kind="other"))
+            if not holds(connection):
+                raise _NotGiven(Claim(kind="superseded"))
+            if forgotten:
+                return Claim(kind="open")
+            connection.execute(_RECORD, {"ticket": key, "result": outcome.model_dump_json()})
+            note_change(connection)
+            if also is not None:
+                also(connection)
+            return Claim(kind="done", outcome=outcome)
+
+        try:
+            return await self.run(enter)
+        except _NotGiven as why:
+            return why.claim
+
     async def void_unclaimed(self, key: str, *, workflow: str, call: str, tool: str, nonce: str = "") -> Claim:
         """After this, `workflow` never claims the ticket.
 

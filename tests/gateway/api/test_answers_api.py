@@ -83,6 +83,7 @@ async def test_api_schema_describes_every_part_of_an_answer(gateway: GatewayRig)
         "edited_args",
         "remember",
         "result",
+        "answer",
         "reason",
         "confirm",
         "revision",
@@ -93,7 +94,7 @@ async def test_api_schema_describes_every_part_of_an_answer(gateway: GatewayRig)
         "approval_id",
         "delivery_id",
     } == set(schema["properties"])
-    assert schema["properties"]["verdict"]["enum"] == ["approved", "denied", "happened"]
+    assert schema["properties"]["verdict"]["enum"] == ["approved", "denied", "answered", "happened"]
 
 
 async def test_typed_confirmation_is_required_over_the_api(gateway: GatewayRig) -> None:

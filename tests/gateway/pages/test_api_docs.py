@@ -37,5 +37,5 @@ def test_body_fields_are_found_through_references(gateway: GatewayRig) -> None:
     decide = found["POST", "/v1/approvals/{approval}/decide"]
     verdict = next(field for field in decide.fields if field.name == "verdict")
     text = "For an unknown outcome: it did not happen and may run, give up, or it happened."
-    assert verdict == FieldRow("verdict", "approved | denied | happened", "body", True, text)
+    assert verdict == FieldRow("verdict", "approved | denied | answered | happened", "body", True, text)
     assert (found["GET", "/healthz"].scope, decide.scope) == ("", "decide")

@@ -1,4 +1,4 @@
-"""`inbox`, `approve`, `deny`, `happened`, `question`, `withdraw`, `reassign` and `add-approver`."""
+"""`inbox`, `approve`, `deny`, `answer`, `happened`, `question`, `withdraw`, `reassign` and `add-approver`."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +22,7 @@ from signoff.contracts.limits import MAX_REMEMBERED_USES
 from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.contracts.responses import EditPreview, WaitingCard
 from signoff.formats.durations import seconds
+from signoff.formats.json_reader import NotJson, read_json
 
 UNCHANGED: Final = "you changed nothing; change a value, or approve the request unchanged"
 
@@ -56,6 +57,7 @@ class CommandAnswer:
     change: ArgumentChange = ArgumentChange()
     seen: str = ""
     thread: str = ""
+    answer: Any = None
 
 
 Names = Annotated[
@@ -141,6 +143,26 @@ def deny(
     wish = _wish(remember, where, lasting, uses, everywhere)
     answer = CommandAnswer("denied", person, reason, remember=wish)
     run(lambda out: _decide(out, names, answer, url), as_json=as_json)
+
+
+@app.command()
+def answer(
+    name: Name,
+    value: Annotated[str, typer.Argument(metavar="JSON", help="The answer, by the tool's `answer_schema`.")],
+    reason: Annotated[str, typer.Option(help="A remark; the agent reads it.")] = "",
+    seen: Annotated[str, typer.Option(help="For incomplete cards: the proof that `signoff show` prints.")] = "",
+    thread: Annotated[str, typer.Option(help="After questions: the mark that `signoff show` prints.")] = "",
+    person: Answerer = "",
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a request in place of its call: the call does not run, and the agent reads your answer."""
+    try:
+        given = read_json(value)
+    except NotJson as error:
+        raise typer.BadParameter(f"this {error}", param_hint="JSON") from None
+    said = CommandAnswer("answered", person, reason, seen=seen, thread=thread, answer=given)
+    run(lambda out: _decide(out, [name], said, url), as_json=as_json)
 
 
 @app.command()
@@ -299,6 +321,12 @@ async def _send(out: Output, client: Client, request: ApprovalRequest, answer: C
         return await client.deny(request, by=answer.person, reason=answer.reason, remember=answer.remember)
     if answer.verdict == "happened":
         return await client.happened(request, by=answer.person, reason=answer.reason, result=answer.result)
+    read = {
+        "seen": check_seen(request, answer.seen) if request.state == "pending" else "",
+        "thread": check_thread(request, answer.thread) if request.state == "pending" else "",
+    }
+    if answer.verdict == "answered":
+        return await client.answer(request, answer.answer, by=answer.person, reason=answer.reason, **read)
     edited = await _edit(out, client, request, answer.change) if answer.change else None
     return await client.approve(
         request,
@@ -307,8 +335,7 @@ async def _send(out: Output, client: Client, request: ApprovalRequest, answer: C
         edited_args=edited,
         remember=answer.remember,
         confirm=answer.confirm,
-        seen=check_seen(request, answer.seen) if request.state == "pending" else "",
-        thread=check_thread(request, answer.thread) if request.state == "pending" else "",
+        **read,
     )
 
 

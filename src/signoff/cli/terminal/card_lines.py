@@ -1,5 +1,6 @@
 """Renders the card of a request as lines for a terminal."""
 
+import json
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -142,6 +143,8 @@ def _ending_facts(request: ApprovalRequest) -> Facts:
         rows.append(("decided", f"by {by} at {clock(request.decided_at)} {clean(request.decided_channel)}".rstrip()))
     if request.reason:
         rows.append(("reason", clean(request.reason)))
+    if request.state == "answered" and request.votes:
+        rows.append(("answer", clean(json.dumps(request.votes[-1].decision.answer, ensure_ascii=False))))
     if request.state == "happened" and request.votes and request.votes[-1].decision.result:
         rows.append(("what came of it", clean(request.votes[-1].decision.result)))
     rows.append(("code", f"{show_code(request.code)}, revision {request.revision}, mark {request.card.mark}"))
@@ -181,4 +184,9 @@ def _todo(request: ApprovalRequest) -> list[str]:
             f"signoff deny {code} --reason ...    give up",
         ]
     edit = f"    signoff approve {code} --set NAME=VALUE" if request.edit != "off" else ""
-    return [f"signoff approve {code}{seen}    signoff deny {code} --reason ...{edit}"]
+    lines = [f"signoff approve {code}{seen}    signoff deny {code} --reason ...{edit}"]
+    return (
+        lines
+        if request.answer_schema is None
+        else [*lines, f"signoff answer {code} JSON{seen}    answer in place of the call"]
+    )

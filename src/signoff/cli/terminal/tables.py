@@ -28,6 +28,7 @@ STYLES: Final = {
     "suspended": "yellow",
     "pending": "yellow",
     "approved": "green",
+    "answered": "green",
     "complete": "green",
     "ok": "green",
     "denied": "red",

@@ -255,6 +255,8 @@ class DecisionService:
                     edited = unmasked_args(edited, found.args, request.secrets)
                 except Refused as error:
                     return refusal(request, "malformed", error.message)
+        if draft.answer is not None and (problem := bounds_problem(draft.answer)):
+            return refusal(request, "malformed", f"`answer` holds {problem}")
         if not draft.question_hash and not self._deps.development:
             return refusal(request, "malformed", _HASH_NEEDED)
         revision = 1 if draft.revision is None else draft.revision
@@ -272,7 +274,7 @@ class DecisionService:
     ) -> Receipt | None:
         """Return why the decision cannot count, as far as its card and its wish to be remembered say, or `None`."""
         deps, request = self._deps, found.request
-        if decision.verdict == "approved":
+        if decision.verdict in ("approved", "answered"):
             if not at_least(decision.assurance, request.min_assurance):
                 # Check first: typing a confirmation would not help.
                 return refusal(request, "assurance")
@@ -281,7 +283,7 @@ class DecisionService:
             if draft.edited_args is not None and request.edit != "off":
                 # The editor saw the masks.
                 shown = edited_request(shown, draft.edited_args, deps.catalog)
-            if not is_confirmed(shown, draft.confirm):
+            if decision.verdict == "approved" and not is_confirmed(shown, draft.confirm):
                 return refusal(request, "malformed", f"{missing_words(shown)}: send it as `confirm`")
             # Also for an edit: its author approves the unchanged arguments too, so they must have been read.
             # A channel's card has no preview.

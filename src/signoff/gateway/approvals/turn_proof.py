@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from signoff.approvals.approval_outcomes import answer_for_model
 from signoff.approvals.digest import doubt_digest
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome, ToolDenied
@@ -22,6 +23,7 @@ from signoff.store.tickets import Ticket, digest_of_key
 
 UNPROVED: Final = "The turn says that this ran; the store has no ticket of it."
 UNDENIED: Final = "The turn says that somebody denied this; the store has no such answer."
+UNANSWERED: Final = "The turn claims a person's answer. The store has no such answer."
 _NOBODY: Final = Principal(user="")
 _AGREED: Final = ("approved", "happened")
 _ON_THE_WAY: Final = ("proposed", "running", "waiting", "permitted", "used")
@@ -103,6 +105,8 @@ class CallProof:
             return CallOutcome(
                 call=outcome.call, tool=outcome.tool, code="in_doubt", gate="execute", value=_text(UNPROVED)
             )
+        if outcome.code == "answered":
+            return self._prove_answer(outcome)
         if outcome.denied is not None:
             return self._prove_denial(outcome, outcome.denied)
         if outcome.code == "denied":
@@ -212,6 +216,29 @@ class CallProof:
             approval_id=proved.approval_id,
             edited_by="",
             value=Content(inline=proved.model_dump(mode="json")),
+        )
+
+    def _prove_answer(self, outcome: CallOutcome) -> CallOutcome:
+        """Shows the answer of the store, never that of the turn."""
+        call = self._deciding_call(outcome)
+        loaded = self.asked.get(call)
+        rows = None if loaded is None else loaded.rows
+        revisions = () if rows is None else tuple(rows.request(each) for each in reversed(rows.questions))
+        request = next((each for each in revisions if each.state == "answered"), None)
+        if request is None:
+            return CallOutcome(
+                call=outcome.call, tool=outcome.tool, code="refused", gate="approval", value=_text(UNANSWERED)
+            )
+        word = request.votes[-1].decision
+        return replace(
+            outcome,
+            value=Content(inline=answer_for_model(request.decided_name or request.decided_by, word)),
+            note="",
+            approval_id=request.id,
+            decided_by=request.decided_by,
+            edited_by="",
+            denied=None,
+            structured=None,
         )
 
     def _denial(self, call: str) -> ApprovalRequest | None:

@@ -14,7 +14,9 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.store.browser_sessions import StoredSessions
 from signoff.store.tokens import Scope, Tokens
 
-Credential = Literal["token", "cookie"]
+Credential = Literal["token", "cookie", "key"]
+"""`key`: a personal token in the header `X-Api-Key`, for programs that know no other."""
+API_KEY: Final = "x-api-key"
 _TOKEN_NEEDED: Final = "send a personal token: `Authorization: Bearer sgf_...`"
 
 
@@ -59,10 +61,12 @@ class Authenticator:
         """Identify the caller as of now, without storing it. Raises like `identify`."""
         # Refresh first, so that this gateway knows the people that another gateway admitted.
         await self._logins.look()
-        return await (self._find_by_token(request) if credential == "token" else self._by_cookie(request))
+        if credential == "cookie":
+            return await self._by_cookie(request)
+        key = request.headers.get(API_KEY) if credential == "key" else None
+        return await self._find_by_token(request.headers.get("authorization") if key is None else f"Bearer {key}")
 
-    async def _find_by_token(self, request: Request) -> AuthenticatedCaller | None:
-        sent = request.headers.get("authorization")
+    async def _find_by_token(self, sent: str | None) -> AuthenticatedCaller | None:
         if sent is None:
             return None
         scheme, _, secret = sent.partition(" ")

@@ -109,6 +109,9 @@ TokenDecider = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token"
 """An API route that changes anything else."""
 TokenAgent = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "call"))]
 """An API route through which external agents propose calls. It admits no person's token."""
+KeyReader = Annotated[AuthenticatedCaller | None, Depends(Access("key", "read"))]
+KeyDecider = Annotated[AuthenticatedCaller | None, Depends(Access("key", "decide"))]
+"""API routes for programs that send a personal token as `X-Api-Key`."""
 MaybeTokenReader = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "read", optional=True))]
 """An API route for all callers, which shows more to a caller with a token."""
 PAGE_READ: Final = Depends(Access("cookie", "read"))

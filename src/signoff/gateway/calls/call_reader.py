@@ -1,5 +1,6 @@
 """Reads calls of external agents. An agent sees its own calls only, as far as the store confirms them."""
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
@@ -118,9 +119,10 @@ async def find_success(deps: GatewayDeps, turn: ExternalTurn) -> CallOutcome | N
 def own_tickets(turn: ExternalTurn, tickets: Sequence[Ticket]) -> list[Ticket]:
     """Return tickets that permit a run, in order of their claims.
 
-    Leaves out tickets of an earlier turn with the same id.
+    Leaves out tickets of an earlier turn with the same id, and those that a person's answer took.
     """
-    return [each for each in tickets if each.nonce == turn.requester.nonce and each.state != "void"]
+    own = [each for each in tickets if each.nonce == turn.requester.nonce and each.state != "void"]
+    return [each for each in own if each.outcome is None or each.outcome.code != "answered"]
 
 
 def make_used_answer(deps: GatewayDeps, turn: ExternalTurn, args: dict[str, Any], key: str, note: str) -> CallAnswer:
@@ -217,6 +219,8 @@ async def _answer_end(
     denied = outcome.denied
     if denied is not None:
         facts = {"source": denied.source, "reason": denied.reason, "by": denied.decided_by}
+    elif outcome.code == "answered":
+        facts = _answered_facts(await load_value(deps, turn, outcome.value))
     elif outcome.code == "skipped":
         facts = {
             "source": "cancelled" if is_cancelled else "timeout",
@@ -226,6 +230,15 @@ async def _answer_end(
         words = await load_value(deps, turn, outcome.value)
         facts = {"source": "policy", "reason": words if isinstance(words, str) else str(words)}
     return replace(base, state="denied", **facts)
+
+
+def _answered_facts(said: Any) -> dict[str, Any]:
+    """Return a person's answer, as a denial: its agent must not run the call."""
+    given: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
+    words = json.dumps(given.get("answer"), ensure_ascii=False)
+    remark = f" {given['remark']}" if given.get("remark") else ""
+    facts = {"source": "answered", "by": str(given.get("answered_by", "")), "result": given.get("answer")}
+    return {**facts, "reason": f"A person answered instead of a run: {words}{remark}"}
 
 
 async def load_value(deps: GatewayDeps, turn: ExternalTurn, content: Content) -> Any:

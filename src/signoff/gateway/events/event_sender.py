@@ -165,6 +165,7 @@ SETTLING: Final = (
     "tool_call.settled",
     "tool_call.refused",
     "tool_call.executed",
+    "tool_call.answered",
     "tool_call.failed",
     "tool_call.in_doubt",
 )

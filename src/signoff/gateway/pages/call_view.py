@@ -32,6 +32,7 @@ _TONES: Final = {
     "too_many_calls": "bad",
     "in_doubt": "doubt",
     "waiting": "wait",
+    "answered": "good",
     "running": "live",
     "permitted": "live",
     "used": "live",
@@ -162,6 +163,9 @@ def _describe_settled(
     if outcome.code == "in_doubt" and outcome.decided_by and view.approval is not None:
         who = view.approval.decided_name or outcome.decided_by
         return outcome.code, text("call.doubt_gave_up", language, who=who), view.approval.reason
+    if outcome.code == "answered":
+        who = (view.approval.decided_name if view.approval is not None else "") or outcome.decided_by
+        return outcome.code, text("call.answered", language, who=who or "?"), ""
     if outcome.code == "waiting":
         # It repeats a waiting call. The line links to that call's request.
         return outcome.code, text("call.asked_already", language), ""

@@ -9,6 +9,7 @@ from typing import Any, Final
 from signoff.approvals.confirmation import is_money, needs_typing, row_to_type
 from signoff.approvals.machine import deciding_votes
 from signoff.approvals.quorum import progress
+from signoff.approvals.request_state import as_answerable
 from signoff.approvals.request_thread import questions_left, unanswered
 from signoff.contracts.approval import ApprovalRequest, RequestMessage, Vote
 from signoff.contracts.decision import at_least
@@ -145,6 +146,8 @@ class CardPage:
     own_answer: str
     why_not: str
     edits: bool
+    answers: bool
+    """Whether the visitor may answer in place of the call."""
     remembers: bool
     example: tuple[str, str] | None
     typed: str
@@ -244,6 +247,7 @@ def card_page(
         own_answer=_describe_own_answer(request, own_verdict, formatter),
         why_not=_why_not(request, eligibility, visitor, people) if pending and not decides else "",
         edits=pending and decides and not own_verdict and request.edit != "off" and not why_no_edit(request, args),
+        answers=pending and decides and not unopened and _may_answer(request, visitor, people),
         remembers=pending
         and decides
         and not own_verdict
@@ -264,6 +268,14 @@ def card_page(
         taken=_describe_holder(request, taken, visitor, people) if pending else "",
         take_act=_take_act(taken, visitor) if pending and in_room and not eligibility.code else "",
     )
+
+
+def _may_answer(request: ApprovalRequest, visitor: Visitor, people: Directory) -> bool:
+    """Only for display: the decision itself checks the same rules."""
+    if request.answer_schema is None or progress(request).needed > 1:
+        return False
+    spec = approver_spec_of(as_answerable(request, filter(None, (request.edited_by,))))
+    return not resolve_eligibility(visitor.person, people, spec, visitor.formatter.now).code
 
 
 def _describe_holder(request: ApprovalRequest, taken: TakenRequest | None, visitor: Visitor, people: Directory) -> str:
@@ -425,17 +437,24 @@ def _describe_end(request: ApprovalRequest, line: CallLine | None, visitor: Visi
         key = f"ended.{request.state}"
     if request.state == "cancelled" and who:
         key = "ended.cancelled_by"
-    decided = request.state in ("approved", "denied", "happened")
-    result = request.votes[-1].decision.result if request.state == "happened" and request.votes else ""
+    decided = request.state in ("approved", "denied", "answered", "happened")
     return CardEnding(
         state=request.state,
         sentence=text(key, language, who=who or "?"),
         when=visitor.formatter.moment(request.decided_at) if request.decided_at else None,
         where=where_words(request.decided_channel, language) if decided else "",
         reason=reason_words(request, language),
-        result=result,
+        result=reported_words(request),
         then=line if request.state in ("approved", "lapsed", "happened") else None,
     )
+
+
+def reported_words(request: ApprovalRequest) -> str:
+    """Return the deciding person's report of an unknown outcome, or their answer as JSON. Else ""."""
+    if not request.votes or request.state not in ("answered", "happened"):
+        return ""
+    word = request.votes[-1].decision
+    return word.result if request.state == "happened" else whole_line(json.dumps(word.answer, ensure_ascii=False))
 
 
 def _name_person(name: str, subject: str, visitor: Visitor) -> str:

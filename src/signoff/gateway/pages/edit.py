@@ -145,19 +145,26 @@ def _why_not(opened: OpenedRequest, visitor: Visitor) -> str:
 def _write(
     site: Site, opened: OpenedRequest, visitor: Visitor, typed: ParsedArguments, *, note: str = "", status: int = 200
 ) -> Response:
-    language = visitor.formatter.language
     context = {
         **_context(opened, visitor),
+        **field_context(typed, visitor),
         "note": note,
+        "tool_known": _tool(site, opened.request) is not None,
+    }
+    return site.renderer.page("edit.html", visitor, status=status, nav="waiting", **context)
+
+
+def field_context(typed: ParsedArguments, visitor: Visitor) -> dict[str, Any]:
+    """Return the values for the template of fields, `_field.html`."""
+    language = visitor.formatter.language
+    return {
         "fields": typed.fields,
         "problems": [remark_text(each, language) for each in typed.problems],
         "problem": lambda field: remark_text(field.problem, language),
         "choice": lambda option: text(_WORDS[option.value], language) if option.value in _WORDS else option.label,
         "hints": lambda field: _hints(field, visitor.formatter),
         "rows": lambda field: min(12, max(2, field.shown.count("\n") + 1)),
-        "tool_known": _tool(site, opened.request) is not None,
     }
-    return site.renderer.page("edit.html", visitor, status=status, nav="waiting", **context)
 
 
 def _over(site: Site, opened: OpenedRequest, visitor: Visitor, *, note: str, status: int) -> Response:

@@ -24,7 +24,7 @@ from signoff.texts.past_lines import ExportForm
 
 LISTED: Final = 50
 _SCOPES: Final[tuple[Scope, ...]] = ("all", "mine", "team")
-_STATES: Final = ("approved", "denied", "timed_out", "cancelled", "lapsed", "happened")
+_STATES: Final = ("approved", "denied", "answered", "timed_out", "cancelled", "lapsed", "happened")
 _FIELDS: Final = ("text", "scope", "tool", "actor", "person", "state", "channel", "since", "until")
 
 

@@ -17,6 +17,7 @@ from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.auth.dependencies import PAGE_CONTROL, PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.passkey_registration import PasskeyRegistration
 from signoff.gateway.auth.visitor import Visitor
+from signoff.gateway.pages.answering.answer_page import answer_draft, answer_purpose, read_answer
 from signoff.gateway.pages.decision_form import assignment_in, author_of, draft_in, json_in, verdict_in
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.edit import edit_draft, edit_purpose, read_typed
@@ -90,9 +91,14 @@ async def _challenge(site: Site, visitor: Visitor, approval: str, form: Mapping[
 
 
 async def _draft(site: Site, visitor: Visitor, approval: str, form: Mapping[str, str]) -> DecisionDraft:
-    """Read the form of a card, or that of the reviewed edit. Raises `BadRequest`."""
+    """Read the form of a card, of an answer, or of the reviewed edit. Raises `BadRequest`."""
     language, purpose = visitor.formatter.language, f"decide {approval}"
-    if "step" not in form:
+    if form.get("verdict") == "answered":
+        opened = await open_request(site.deps, approval, visitor)
+        answer = read_answer(opened.request, form)
+        if answer.good and visitor.opened(form.get("token", ""), answer_purpose(opened.request)):
+            return answer_draft(opened.request, answer, form, language)
+    elif "step" not in form:
         verdict = verdict_in(form)
         if verdict is not None and visitor.opened(form.get("token", ""), purpose):
             return draft_in(form, approval, verdict, language)

@@ -1,0 +1,252 @@
+"""Serves requests in the protocol of LangChain's agent-inbox, in which a request is an interrupted thread.
+
+The address of its deployment is `/v1/agent-inbox`, its key a personal token. A thread's id carries the hash of the
+shown question, so that an answer to another question is stale. No header permits pages of other origins.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from signoff.approvals.quorum import progress
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.canonical_json import same_arguments
+from signoff.contracts.decision import at_least
+from signoff.contracts.errors import NotFound, Refused
+from signoff.contracts.limits import DECISION_BYTES
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.requests import DecisionDraft
+from signoff.formats.json_reader import NotJson, read_json
+from signoff.formats.replace import replace
+from signoff.gateway.approvals.api_attempts import ApiAttempt, decide_draft
+from signoff.gateway.approvals.argument_parser import problem_words, set_values
+from signoff.gateway.approvals.decision_parser import refused_receipt
+from signoff.gateway.approvals.secret_masks import masked_args
+from signoff.gateway.auth.authenticator import API_KEY
+from signoff.gateway.auth.caller import AuthenticatedCaller, SignInNeeded, channel_of
+from signoff.gateway.auth.dependencies import Deps, KeyDecider, KeyReader
+from signoff.gateway.conversations import Conversations
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.errors import receipt_status
+from signoff.gateway.languages import formatter_in
+from signoff.gateway.transport.json_route import JsonRoute, read_body
+from signoff.store.request_reader import LoadedRequest
+from signoff.texts.endings import written_receipt
+
+_MARK: Final = "~"
+"""Separates a thread's approval id from the hash of its question."""
+_MOST: Final = 100
+_NEEDED: Final = f"send a personal token as `{API_KEY}`"
+_WAITING: Final = "interrupted"
+
+router = APIRouter(prefix="/v1/agent-inbox", route_class=JsonRoute, include_in_schema=False)
+
+
+@router.post("/threads/search")
+async def list_threads(request: Request, deps: Deps, caller: KeyReader) -> JSONResponse:
+    """List the requests that the token's person may decide, soonest deadline first."""
+    person = _caller(caller).person
+    body = read_body(await request.body() or b"{}")
+    wanted: Mapping[str, Any] = body if isinstance(body, dict) else {}
+    if wanted.get("status", _WAITING) != _WAITING:
+        return JSONResponse([])
+    offset, limit = _count(wanted, "offset", 0), _count(wanted, "limit", 10)
+    rights = deps.rights(person)
+    cards = await deps.lists.share(
+        person,
+        (),
+        ("agent inbox", rights, offset, limit),
+        lambda: deps.requests.list_waiting(person.tenant, approvers=rights, limit=offset + limit),
+    )
+    threads = []
+    for card in cards[offset:]:
+        # Approvers of an unknown outcome decide about the past, for which the protocol has no verbs.
+        if card.kind == "approval":
+            try:
+                threads.append(_thread(await Conversations(deps).load(card.id, person)))
+            except NotFound:
+                continue
+    return JSONResponse(threads)
+
+
+@router.get("/threads/{thread}")
+async def show_thread(thread: str, deps: Deps, caller: KeyReader) -> JSONResponse:
+    """Show one request."""
+    approval, _ = _named(thread)
+    return JSONResponse(_thread(await Conversations(deps).load(approval, _caller(caller).person)))
+
+
+@router.post("/threads/{thread}/runs")
+async def answer_thread(thread: str, request: Request, deps: Deps, caller: KeyDecider) -> JSONResponse:
+    """Take the one response of a resumed thread."""
+    receipt = await _answer(thread, request, deps, _caller(caller))
+    return JSONResponse(_run(thread, receipt), status_code=receipt_status(receipt))
+
+
+@router.post("/threads/{thread}/runs/stream")
+async def stream_answer(thread: str, request: Request, deps: Deps, caller: KeyDecider) -> Response:
+    """As `answer_thread`. The stream of an accepted response has one event."""
+    receipt = await _answer(thread, request, deps, _caller(caller))
+    if receipt.status == "refused":
+        return JSONResponse(_run(thread, receipt), status_code=receipt_status(receipt))
+    body = f"event: metadata\ndata: {json.dumps(_run(thread, receipt))}\n\nevent: end\ndata: null\n\n"
+    return Response(body, media_type="text/event-stream")
+
+
+def _caller(caller: AuthenticatedCaller | None) -> AuthenticatedCaller:
+    """Not even the development profile answers without a person's token."""
+    if caller is None:
+        raise SignInNeeded(_NEEDED)
+    return caller
+
+
+def _count(body: Mapping[str, Any], name: str, default: int) -> int:
+    given = body.get(name, default)
+    if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given <= _MOST:
+        raise Refused(f"`{name}`: 0 to {_MOST}", code="malformed")
+    return given
+
+
+def _named(thread: str) -> tuple[str, str]:
+    approval, _, shown = thread.partition(_MARK)
+    return approval, shown
+
+
+def _thread(loaded: LoadedRequest) -> dict[str, Any]:
+    request, moment = loaded.request, loaded.request.opened_at
+    at = None if moment is None else moment.isoformat()
+    pending = request.state == "pending" and request.kind == "approval"
+    interrupt = {
+        "action_request": {"action": request.tool, "args": masked_args(loaded.args, request.secrets)},
+        "config": _config(request),
+        "description": request.card.effect,
+    }
+    return {
+        "thread_id": f"{request.id}{_MARK}{request.question_hash}",
+        "created_at": at,
+        "updated_at": at,
+        "metadata": {},
+        "status": _WAITING if pending else "idle",
+        "values": {},
+        "interrupts": {request.id: [{"value": interrupt}]} if pending else {},
+    }
+
+
+def _config(request: ApprovalRequest) -> dict[str, bool]:
+    """Offer only verbs that can count without a page. The decision itself checks all rules."""
+    plain = not (request.confirm or request.preview_required or request.thread)
+    shown = request.card.whole and plain and not at_least(request.min_assurance, "present")
+    answers = shown and request.answer_schema is not None and progress(request).needed == 1
+    return {
+        "allow_accept": shown,
+        "allow_edit": shown and request.edit != "off",
+        "allow_respond": answers,
+        "allow_ignore": not request.require_reason,
+    }
+
+
+async def _answer(thread: str, request: Request, deps: GatewayDeps, caller: AuthenticatedCaller) -> Receipt:
+    raw = await request.body()
+    attempt = ApiAttempt(caller, None, None, raw.decode(errors="replace"), channel_of(request))
+    approval, shown = _named(thread)
+    draft = await _draft(approval, shown, raw, deps, caller)
+    # These programs show the card's values alone.
+    receipt = await decide_draft(deps, draft, attempt, by_card=True)
+    return written_receipt(receipt, formatter_in(request, caller.person, deps.clock()))
+
+
+async def _draft(
+    approval: str, shown: str, raw: bytes, deps: GatewayDeps, caller: AuthenticatedCaller
+) -> DecisionDraft | Receipt:
+    """Return the decision of a response, or a receipt for an unclear one, which is never an approval."""
+    if len(raw) > DECISION_BYTES:
+        return refused_receipt("malformed", approval, f"a response is at most {DECISION_BYTES} bytes")
+    response = _response(read_body(raw))
+    if response is None:
+        return refused_receipt("malformed", approval, "`command.resume`: one response with `type` and `args`")
+    try:
+        loaded = await Conversations(deps).load(approval, caller.person)
+    except NotFound as error:
+        return refused_receipt("unknown", approval, error.message)
+    if loaded.request.kind != "approval":
+        return refused_receipt("not_allowed", approval, "decide about an unknown outcome in the inbox")
+    if not shown:
+        return refused_receipt("malformed", approval, "the thread's id lacks the hash of its question")
+    base = {"approval_id": approval, "revision": loaded.request.revision, "question_hash": shown}
+    kind, args = response
+    match kind:
+        case "accept":
+            return DecisionDraft(verdict="approved", **base)
+        case "ignore":
+            return DecisionDraft(verdict="denied", **base)
+        case "response" if isinstance(args, str):
+            return DecisionDraft(verdict="answered", answer=_typed(args, loaded.request), **base)
+        case "edit":
+            edited = _edited(args, loaded, deps)
+            if isinstance(edited, str):
+                return refused_receipt("malformed", approval, edited)
+            return DecisionDraft(verdict="approved", edited_args=edited, **base)
+    return refused_receipt("malformed", approval, "`type`: `accept`, `edit`, `response` or `ignore`")
+
+
+def _response(body: Any) -> tuple[str, Any] | None:
+    command = body.get("command") if isinstance(body, dict) else None
+    given = command.get("resume") if isinstance(command, dict) else None
+    only = given[0] if isinstance(given, list) and len(given) == 1 else given
+    if not isinstance(only, dict) or not isinstance(only.get("type"), str):
+        return None
+    return only["type"], only.get("args")
+
+
+def _typed(words: str, request: ApprovalRequest) -> Any:
+    """Read the text as JSON, unless the tool takes a text."""
+    if (request.answer_schema or {}).get("type") == "string":
+        return words
+    try:
+        return read_json(words.encode())
+    except NotJson:
+        return words
+
+
+def _edited(args: Any, loaded: LoadedRequest, deps: GatewayDeps) -> dict[str, Any] | str:
+    """Return the edited arguments, or the problem. The program sends values as texts."""
+    request = loaded.request
+    given: Mapping[str, Any] = args if isinstance(args, dict) else {}
+    action, sent = given.get("action"), given.get("args")
+    if action != request.tool or not isinstance(sent, dict):
+        return "`args`: the tool as `action`, and its `args`"
+    before: Mapping[str, Any] = masked_args(loaded.args, request.secrets)
+    settings = {
+        name: _text(value) for name, value in sent.items() if name not in before or not _is_same(value, before[name])
+    }
+    tool = deps.catalog.find_definition(request.tool, request.definition)
+    try:
+        typed = set_values(loaded.args, settings, None if tool is None else tool.schema, request.secrets)
+    except (NotFound, Refused) as error:
+        return error.message
+    if not typed.good or typed.args is None:
+        return problem_words(typed)
+    return dict(typed.args) if typed.changed else "an edit changes an argument"
+
+
+def _is_same(sent: Any, before: Any) -> bool:
+    if not isinstance(sent, str) or isinstance(before, str):
+        return same_arguments(sent, before)
+    try:
+        return same_arguments(read_json(sent.encode()), before)
+    except NotJson:
+        return False
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _run(thread: str, receipt: Receipt) -> dict[str, Any]:
+    status = "error" if receipt.status == "refused" else "success"
+    shown = replace(receipt, remarks=()).model_dump(mode="json")
+    return {"run_id": thread, "thread_id": thread, "status": status, "receipt": shown, "message": receipt.message}

@@ -1,0 +1,184 @@
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+from gateway_login import asked_of, locked_rig, token_of
+from gateway_rig import MONEY, GatewayRig, gateway_rig, turn_of
+from tables import table
+from temporalio.client import Client
+from turn_fixtures import Ledger, catalog_of, pay_tool
+
+from signoff.formats.replace import replace
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import Catalog
+from signoff.store.store import Store
+from signoff.testing.builders import a_person
+
+ROOT = "/v1/agent-inbox/threads"
+PEOPLE = (
+    a_person("ana", name="Ana", roles=("approvers",)),
+    a_person("guest", roles=()),
+    a_person("eve", roles=("stock",)),
+)
+SCHEMA = {"type": "object", "properties": {"amount": {"type": "number"}}, "required": ["amount"]}
+
+
+def catalog_for(ledger: Ledger) -> Catalog:
+    money: dict[str, Any] = {"input_schema": MONEY, "effect": "Pay {amount} to {to}", "title": "Pay"}
+    tools = [
+        pay_tool(ledger, ApprovalPolicy(edit="approve"), answer_schema=SCHEMA, **money),
+        pay_tool(ledger, ApprovalPolicy(confirm="type"), name="typed", **money),
+        pay_tool(ledger, ApprovalPolicy(require_reason=True), name="easy", **money),
+    ]
+    return catalog_of(tools, actors=[Actor(name="desk", model="scripted")], people=PEOPLE)
+
+
+@pytest.fixture
+async def rig(client: Client, task_queue: str, store: Store) -> AsyncIterator[GatewayRig]:
+    async with gateway_rig(client, store, task_queue, catalog_of_ledger=catalog_for) as found:
+        yield locked_rig(found, people=PEOPLE)
+
+
+async def key_of(rig: GatewayRig, person: str = "ana", *scopes: Any) -> dict[str, str]:
+    return {"x-api-key": await token_of(rig, person, *scopes)}
+
+
+async def threads(rig: GatewayRig, person: str = "ana") -> list[dict[str, Any]]:
+    body = {"offset": 0, "limit": 10, "status": "interrupted", "metadata": {"graph_id": "desk"}}
+    found = await rig.http.post(f"{ROOT}/search", json=body, headers=await key_of(rig, person))
+    assert found.status_code == 200, found.text
+    return list(found.json())
+
+
+async def resumed(rig: GatewayRig, thread: str, kind: str, args: Any = None, person: str = "ana") -> httpx2.Response:
+    body = {"assistant_id": "desk", "command": {"resume": [{"type": kind, "args": args}]}, "stream_mode": "events"}
+    return await rig.http.post(f"{ROOT}/{thread}/runs", json=body, headers=await key_of(rig, person))
+
+
+def shown(thread: dict[str, Any]) -> dict[str, Any]:
+    [[interrupt]] = thread["interrupts"].values()
+    found: dict[str, Any] = interrupt["value"]
+    return found
+
+
+async def test_waiting_request_is_an_interrupted_thread_for_its_approvers(rig: GatewayRig) -> None:
+    approval = await asked_of(rig)
+    [thread] = await threads(rig)
+    request = await rig.request(approval)
+    assert thread["thread_id"] == f"{approval}~{request.question_hash}"
+    assert shown(thread) == {
+        "action_request": {"action": "pay", "args": {"amount": 420, "currency": "EUR", "to": "Ana"}},
+        "config": {"allow_accept": True, "allow_edit": True, "allow_respond": True, "allow_ignore": True},
+        "description": request.card.effect,
+    }
+    assert await threads(rig, "eve") == []
+    hidden = await rig.http.get(f"{ROOT}/{thread['thread_id']}", headers=await key_of(rig, "eve"))
+    assert hidden.status_code == 404
+
+
+@table(
+    ("kind", "args", "state", "code"),
+    ("accept", {"action": "pay", "args": {"amount": "420"}}, "approved", "ok"),
+    ("ignore", None, "denied", "denied"),
+    ("response", '{"amount": 12}', "answered", "answered"),
+    ("edit", {"action": "pay", "args": {"amount": "380", "currency": "EUR", "to": "Ana"}}, "approved", "ok"),
+)
+async def test_each_verb_decides_as_the_person_of_the_token(
+    rig: GatewayRig, kind: str, args: Any, state: str, code: str
+) -> None:
+    approval = await asked_of(rig)
+    thread = next(each for each in await threads(rig) if each["thread_id"].startswith(approval))
+    sent = await resumed(rig, thread["thread_id"], kind, args)
+    assert (sent.status_code, sent.json()["status"]) == (200, "success"), sent.text
+    [call] = (await rig.turns.signoff.result(turn_of(approval))).calls
+    request = await rig.request(approval)
+    assert (request.state, request.decided_by, call.code) == (state, "ana", code)
+    after = await rig.http.get(f"{ROOT}/{thread['thread_id']}", headers=await key_of(rig))
+    assert (after.json()["status"], after.json()["interrupts"]) == ("idle", {})
+    if kind == "edit":
+        assert rig.ledger.rows[-1][1]["amount"] == 380
+
+
+async def test_streamed_response_has_one_event_for_its_run(rig: GatewayRig) -> None:
+    approval = await asked_of(rig)
+    [thread] = await threads(rig)
+    body = {"command": {"resume": {"type": "ignore", "args": None}}}
+    path = f"{ROOT}/{thread['thread_id']}/runs/stream"
+    sent = await rig.http.post(path, json=body, headers=await key_of(rig))
+    assert sent.headers["content-type"].startswith("text/event-stream")
+    first = sent.text.split("\n")
+    assert (first[0], json.loads(first[1].removeprefix("data: "))["status"]) == ("event: metadata", "success")
+    again = await rig.http.post(path, json=body, headers=await key_of(rig))
+    assert (await rig.request(approval)).state == "denied"
+    assert again.status_code == 409
+
+
+@table(
+    ("text", "kind", "args", "status"),
+    ("long", "accept", None, 422),
+    ("typed", "accept", None, 422),
+    ("easy", "ignore", None, 422),
+    ("easy", "response", "no", 403),
+    ("pay", "response", "much", 422),
+    ("pay", "response", {"a": 1}, 422),
+    ("pay", "edit", {"action": "other", "args": {"amount": "1"}}, 422),
+    ("pay", "edit", {"action": "pay", "args": {"amount": "much"}}, 422),
+    ("pay", "edit", {"action": "pay", "args": {"amount": "420"}}, 422),
+    ("pay", "approve", None, 422),
+)
+async def test_response_that_cannot_count_changes_nothing(
+    rig: GatewayRig, text: str, kind: str, args: Any, status: int
+) -> None:
+    approval = await asked_of(rig, text)
+    request = await rig.request(approval)
+    sent = await resumed(rig, f"{approval}~{request.question_hash}", kind, args)
+    assert (sent.status_code, sent.json()["status"]) == (status, "error"), sent.text
+    assert sent.json()["message"]
+    assert (await rig.request(approval)).state == "pending"
+
+
+async def test_thread_of_another_question_is_stale(rig: GatewayRig) -> None:
+    approval = await asked_of(rig)
+    assert (await resumed(rig, f"{approval}~{'0' * 64}", "accept")).status_code == 409
+    assert (await resumed(rig, approval, "accept")).status_code == 422
+    assert (await rig.request(approval)).state == "pending"
+
+
+async def test_card_that_is_not_whole_offers_no_acceptance(rig: GatewayRig) -> None:
+    await asked_of(rig, "long")
+    config = shown((await threads(rig))[0])["config"]
+    assert (config["allow_accept"], config["allow_edit"], config["allow_respond"]) == (False, False, False)
+
+
+async def test_only_a_personal_token_for_decisions_answers(rig: GatewayRig) -> None:
+    approval = await asked_of(rig)
+    thread = f"{approval}~{(await rig.request(approval)).question_hash}"
+    body = {"command": {"resume": [{"type": "ignore", "args": None}]}}
+    open_rig = rig.beside(settings=replace(rig.deps.settings, profile="development"))
+    assert (await open_rig.http.post(f"{ROOT}/{thread}/runs", json=body)).status_code == 401
+    assert (await rig.http.post(f"{ROOT}/{thread}/runs", json=body)).status_code == 401
+    wrong = {"x-api-key": "sgf_wrong"}
+    assert (await rig.http.post(f"{ROOT}/{thread}/runs", json=body, headers=wrong)).status_code == 401
+    reader = await key_of(rig, "ana", "read")
+    assert (await rig.http.post(f"{ROOT}/{thread}/runs", json=body, headers=reader)).status_code == 403
+    assert (await resumed(rig, thread, "ignore", person="eve")).status_code == 404
+    assert (await rig.request(approval)).state == "pending"
+
+
+async def test_page_of_another_origin_is_not_answered(rig: GatewayRig) -> None:
+    approval = await asked_of(rig)
+    thread = f"{approval}~{(await rig.request(approval)).question_hash}"
+    headers = {**await key_of(rig), "origin": "https://inbox.example.org", "sec-fetch-site": "cross-site"}
+    body = {"command": {"resume": [{"type": "accept", "args": None}]}}
+    sent = await rig.http.post(f"{ROOT}/{thread}/runs", json=body, headers=headers)
+    asked = await rig.http.options(f"{ROOT}/{thread}/runs", headers=headers)
+    assert sent.status_code == 403
+    assert all("access-control-allow-origin" not in each.headers for each in (sent, asked))
+    assert (await rig.request(approval)).state == "pending"
+
+
+async def test_key_header_signs_in_nowhere_else(rig: GatewayRig) -> None:
+    assert (await rig.http.get("/v1/approvals", headers=await key_of(rig))).status_code == 401
