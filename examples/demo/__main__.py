@@ -48,7 +48,7 @@ _PLAYS: Final[dict[Story, Play]] = {
 _EXTRAS: Final[dict[Story, Sequence[str]]] = {
     Story.CHANNELS: ("mail",),
     Story.EXTERNAL: ("mail", "mcp"),
-    Story.DECIDING: ("mail", "teams"),
+    Story.DECIDING: ("mail", "teams", "push"),
 }
 
 

@@ -1,8 +1,10 @@
-"""One change of a supplier's account, decided with the tools of approvers: preview, question, hand-on, passkey, search.
+"""One change of a supplier's account, decided with the tools of approvers.
 
-Chromium plays both approvers, with its own virtual authenticator. Slack, mail and Teams are strict fakes.
+Chromium plays both approvers, with its own virtual authenticator. Slack, mail, Teams and the push service are strict
+fakes.
 """
 
+import re
 import shutil
 import sqlite3
 import time
@@ -25,8 +27,10 @@ from signoff.contracts.clock import system_clock
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.temporal.embedded_server import free_port
 from signoff.testing.fake_mail import FakeMail, fake_mail, text_of
+from signoff.testing.fake_push import FakePush, fake_push
 from signoff.testing.fake_slack import FakeSlack, fake_slack
-from signoff.testing.fake_teams import FakeTeams, fake_teams
+from signoff.testing.fake_teams import ROOM, FakeTeams, fake_teams
+from signoff.testing.vendor import VendorCard
 
 HOST: Final = "localhost"
 """Browsers allow passkeys at a name, and at no number."""
@@ -40,6 +44,8 @@ CLOSED_SECONDS: Final = 2.0
 _ANA, _CLERK = FakeSlack.identities[0], FakeSlack.identities[1]
 _ANAS_TEAMS, _BOS_TEAMS = FakeTeams.identities[0], FakeTeams.identities[1]
 _BOS_MAIL: Final = "bo@people.example"
+_LINK: Final = re.compile(r"/link/[\w.-]+")
+_NOTICES: Final = ("Waiting for approval", "Approved by Bo Berg", "The approved call ran")
 _PATIENCE_MILLIS: Final = 15_000
 _CHROMIUM: Final = (
     "--no-sandbox",
@@ -66,6 +72,7 @@ class Deciding:
     slack: FakeSlack
     mail: FakeMail
     teams: FakeTeams
+    push: FakePush
     chromium: Browser
     manifest: Path
     env: Mapping[str, str]
@@ -77,12 +84,15 @@ class Deciding:
         key = await stage.ask(f"change the account of Nordwind to {NEW}", user="clerk")
         await stage.suspended(key)
         async with self._window(stage, "ana") as ana, self._window(stage, "bo", phone=True) as bo:
+            await self._notify(stage, bo)
             yield await self.previewed(stage, key, ana)
+            yield await self.taken(stage, key)
             yield await self.asked_back(key, ana)
             yield await self.handed_on(stage, key, ana)
             yield await self.stepped_up(stage, key, bo)
             yield await self.closed_everywhere(stage, key, ana)
             yield await self.repeated(stage, key)
+            yield await self.told(key)
             yield await self.found(stage, key, bo)
             yield await self.proved(stage, key)
 
@@ -94,6 +104,23 @@ class Deciding:
         await seen(lines).to_contain_text(NEW)
         expect("accounts on file", [], self._accounts(stage, NEW))
         return Scene(f"Ana sees the change before it happens: {OLD} becomes {NEW}", key)
+
+    async def taken(self, stage: Stage, key: TurnKey) -> Scene:
+        """The card in the room names no account. One of two approvers takes it, and the other one reads who."""
+
+        async def cards() -> Sequence[VendorCard]:
+            return self.teams.room_cards()
+
+        card = (await until("a card in the team's channel", cards, bool))[0]
+        expect("accounts on the card in the channel", False, NEW in card.text or OLD in card.text)
+        first = await self._bring(stage, "teams", self.teams.press_room(card, _ANAS_TEAMS, "take"))
+        second = await self._bring(stage, "teams", self.teams.press_room(card, _BOS_TEAMS, "take"))
+        expect("what Ana reads", True, "You have taken it until" in first)
+        expect("what Bo reads", True, "Ana Sousa has taken it until" in second)
+        await until("the name on the card in the channel", self._room, lambda words: "Ana Sousa has taken it" in words)
+        return Scene(
+            "a card without the account is in the team's Teams channel: Ana takes it, Bo reads that she has", key
+        )
 
     async def asked_back(self, key: TurnKey, page: Page) -> Scene:
         """The agent answers in words, without tools, and the request still waits."""
@@ -135,9 +162,12 @@ class Deciding:
         words = "Approved by Bo Berg"
         await until("the end on each channel", self._shown, lambda every: all(words in each for each in every))
         await seen(ana.locator("#card")).to_contain_text(words)
+        linked = await stage.http.get(self._link())
+        expect("whether the link of the mail says so", True, words in linked.text)
         took = time.monotonic() - ended
         expect(f"whether {took:.1f} s are at most {CLOSED_SECONDS} s", True, took <= CLOSED_SECONDS)
-        return Scene(f"{took:.1f} s later Ana's open page, Slack, Teams and Bo's mail say: {words}", key)
+        places = "Ana's open page, Slack, both places in Teams, Bo's mail, its link and his browser"
+        return Scene(f"{took:.1f} s later {places} say: {words}", key)
 
     async def repeated(self, stage: Stage, key: TurnKey) -> Scene:
         """The model reads the remark beside the result."""
@@ -146,6 +176,15 @@ class Deciding:
         result = (await stage.finished(key)).result
         expect("whether the agent repeats the remark", True, result is not None and REMARK in result.text)
         return Scene("the account is changed, and the agent repeats Bo's remark", key)
+
+    async def told(self, key: TurnKey) -> Scene:
+        """Notices without buttons."""
+
+        async def notices() -> str:
+            return "\n".join(self.slack.reads(_CLERK))
+
+        await until("the notices in Slack", notices, lambda words: all(each in words for each in _NOTICES))
+        return Scene("the requester reads in Slack that the request waited, was approved, and ran", key)
 
     async def found(self, stage: Stage, key: TurnKey, page: Page) -> Scene:
         """Search reads the text of the card."""
@@ -157,7 +196,11 @@ class Deciding:
         # The gateway indexes decided requests in the background.
         await until("the decision among the decided requests", rows, lambda words: f"account {NEW}" in words)
         await seen(page.locator("main .badge").first).to_have_text("Approved")
-        return Scene("Bo finds the decision by a search for “Nordwind”", key)
+        await page.goto(f"{stage.public}/insights")
+        await seen(page.locator("main")).to_contain_text("1 approved")
+        await page.goto(f"{self._page(stage, key)}/course")
+        await seen(page.locator("main")).to_contain_text("Bo Berg")
+        return Scene("Bo finds the decision by a search for “Nordwind”, in the insights, and its course", key)
 
     async def proved(self, stage: Stage, key: TurnKey) -> Scene:
         """The record has question, hand-on and approval."""
@@ -184,11 +227,34 @@ class Deciding:
 
     async def _shown(self) -> Sequence[str]:
         mails = "\n".join(text_of(mail) for mail in self.mail.mails(_BOS_MAIL))
-        return ["\n".join(self.slack.reads(_ANA)), "\n".join(self.teams.reads(_BOS_TEAMS)), mails]
+        # A notification has no content: it only says that the request has ended.
+        pushed = "Approved by Bo Berg" if any(each.content["ended"] for each in self.push.messages) else ""
+        chats = ["\n".join(self.slack.reads(_ANA)), "\n".join(self.teams.reads(_BOS_TEAMS))]
+        return [*chats, await self._room(), mails, pushed]
 
-    async def _bring(self, stage: Stage, channel: str, raw: InboundRequest) -> None:
+    async def _room(self) -> str:
+        return "\n".join(each.text for each in self.teams.room_cards())
+
+    def _link(self) -> str:
+        found = _LINK.search(text_of(self.mail.mails(_BOS_MAIL)[0]))
+        if found is None:
+            raise Unexpected("Bo's mail: expected a link, seen none")
+        return found[0]
+
+    async def _notify(self, stage: Stage, page: Page) -> None:
+        """Switch notifications on. A push service of the real world gives a browser its address."""
+        await page.goto(f"{stage.public}/notifications")
+        form = page.locator("#notify")
+        self.push.server_key = await form.get_attribute("data-key") or ""
+        for name, value in self.push.open_browser("bo").subscription.model_dump().items():
+            await form.locator(f"[name={name}]").evaluate("(field, value) => { field.value = value; }", value)
+        await form.evaluate("(each) => HTMLFormElement.prototype.submit.call(each)")
+        await seen(page.locator(".browsers li")).to_have_count(1)
+
+    async def _bring(self, stage: Stage, channel: str, raw: InboundRequest) -> str:
         reply = await stage.http.post(f"/channels/{channel}", content=raw.body, headers=dict(raw.headers))
         expect(f"the gateway's answer to {channel}", 200, reply.status_code)
+        return reply.text
 
     @asynccontextmanager
     async def _window(self, stage: Stage, person: str, *, phone: bool = False) -> AsyncIterator[Page]:
@@ -221,24 +287,27 @@ async def deciding(example: Path, folder: Path) -> AsyncIterator[Deciding]:
     async with AsyncExitStack() as stack:
         slack = await stack.enter_async_context(fake_slack())
         teams = await stack.enter_async_context(fake_teams())
+        push = await stack.enter_async_context(fake_push())
         mail = await stack.enter_async_context(fake_mail(free_port()))
-        for vendor in (slack, teams):
+        for vendor in (slack, teams, push):
             # The gateway is a separate process that checks signed times by the real clock.
             vendor.clock = system_clock
         playwright = await stack.enter_async_context(async_playwright())
         chromium = await playwright.chromium.launch(executable_path=program, args=list(_CHROMIUM))
         stack.push_async_callback(chromium.close)
         copy = shutil.copytree(example, folder / example.name)
-        manifest = _with_channels(copy, {"slack": slack.options, "mail": mail.options, "teams": teams.options})
-        env = {**slack.environment, **teams.environment, "SUPPLIERS_DB": str(folder / "suppliers.db")}
-        yield Deciding(slack, mail, teams, chromium, manifest, env)
+        options = {"slack": slack.options, "mail": mail.options, "teams": teams.options, "push": push.options}
+        keys = {**slack.environment, **teams.environment, **push.environment}
+        env = {**keys, "SUPPLIERS_DB": str(folder / "suppliers.db")}
+        yield Deciding(slack, mail, teams, push, chromium, _with_channels(copy, options), env)
 
 
 def _with_channels(copy: Path, options: Mapping[str, Mapping[str, Any]]) -> Path:
-    kinds = {"slack": "slack", "mail": "email", "teams": "teams"}
+    kinds = {"slack": "slack", "mail": "email", "teams": "teams", "push": "push"}
     sections = {
         "channels": {name: {"kind": kinds[name], **dict(given)} for name, given in options.items()},
         "routing": {"default": list(options), "all": True},
+        "rooms": {"role:finance": [{"channel": "teams", "room": ROOM}]},
     }
     manifest, people = copy / "signoff.yaml", copy / "people.yaml"
     manifest.write_text(manifest.read_text(encoding="utf-8") + "\n" + yaml.safe_dump(sections), encoding="utf-8")

@@ -56,11 +56,8 @@ def test_event_ids_come_from_temporals_printed_history() -> None:
         pytest.param(
             "deciding",
             [
-                "before it happens",
-                "reads the agent's answer",
-                "by her passkey",
-                "repeats Bo's remark",
-                "finds the decision",
+                *("before it happens", "Ana takes it", "reads the agent's answer", "by her passkey", "his browser say"),
+                *("repeats Bo's remark", "the requester reads in Slack", "in the insights", "none changed or missing"),
             ],
             marks=pytest.mark.chromium,
         ),

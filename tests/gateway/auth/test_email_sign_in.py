@@ -104,7 +104,7 @@ async def test_link_signs_in_once_with_the_assurance_link(mailed: Mailed) -> Non
     assert entered_as[-1] == ("ana", "link")
 
 
-async def test_opening_a_link_signs_nobody_in(mailed: Mailed) -> None:
+async def test_opened_link_alone_does_not_sign_in(mailed: Mailed) -> None:
     async with browser(mailed.rig) as page:
         await mailed.ask(page, ANA)
         for _ in range(3):

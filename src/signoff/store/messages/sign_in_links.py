@@ -52,7 +52,7 @@ class SignInLinks:
         return None if row is None else SignInLink(*row)
 
     async def use(self, name: str, browser: str) -> SignInLink | None:
-        """Use up an open link of this browser. Of two uses, one gets it."""
+        """Use up an open link of this browser, once among parallel uses."""
         used = delete(SIGN_IN_LINKS).where(*_open(name, browser)).returning(_C.tenant, _C.person, _C.next)
         row = await self._store.run(lambda connection: connection.execute(used).first())
         return None if row is None else SignInLink(*row)

@@ -1,4 +1,4 @@
-"""Signs people in by a link in an email. Opening the link signs nobody in: scanners open every address."""
+"""Signs people in by a link in an email. Opening the link does not sign in: scanners open every address."""
 
 from fastapi import APIRouter
 from starlette.requests import Request
