@@ -69,6 +69,9 @@ def wanted(method: str, path: str) -> Access:
         return TokenAccess("token", "read", optional=True)
     if path.startswith("/channels/"):
         return VendorAccess()
+    if path.startswith("/v1/agent-inbox/"):
+        # Its clients search by POST.
+        return Access("key", "read" if method in READING or path.endswith("/search") else "decide")
     if OPEN_PAGES.match(path):
         return Access("cookie")
     # A form of `/tools/` judges a sample call: no tool runs and no approver is asked.
