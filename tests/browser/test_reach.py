@@ -35,6 +35,7 @@ async def tab_to(page: Page, target: Locator) -> None:
     "path",
     [
         *("/", "/?all=1", "/decided", "/away", "/passkeys", "/grants", "/freeze", "/new", "/tools", "/sessions"),
+        *("/insights", "/notifications", "{shown}/course"),
         *("/login", "{shown}", "{order}", "{order}/values", "{book}", "{book}/edit", "{shown}/preview", "{turn}"),
         "{audit}",
     ],
