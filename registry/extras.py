@@ -17,6 +17,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "metrics": ("prometheus_client",),
     "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
     "oidc": ("authlib", "joserfc"),
+    "calendar": ("icalendar", "dateutil"),
     "openai": ("pydantic_ai", "openai"),
     "anthropic": ("pydantic_ai", "anthropic"),
     "google": ("pydantic_ai", "google.genai"),

@@ -8,6 +8,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 from urllib.parse import urlsplit
@@ -205,6 +206,10 @@ class Settings(BaseSettings):
     """The complete values of the claim `acr` that mean a second factor."""
     email_sign_in: str = ""
     """The channel, of kind `email`, that sends links for the sign-in to the inbox. Not with `oidc_issuer`."""
+    calendar_words: tuple[str, ...] = ("Out of office", "OOO", "Away", "Vacation", "On leave", "Urlaub", "Abwesend")
+    """The beginnings of titles that mean an absence, in calendars of people."""
+    calendar_networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Networks with servers of calendars, besides the public internet, such as `10.0.0.0/8`."""
     oidc_days: int = Field(default=7, ge=1, le=90)
     """The number of days for which an undeclared person's sign-in data is valid."""
     tenant_limits: Annotated[str, AfterValidator(_limits)] = ""

@@ -436,6 +436,12 @@ async def test_cards_of_a_person_who_is_away_wait_for_their_return(rig: Rig) -> 
     assert set(await rig.rows(short)) == {("bo", "mail")}
 
 
+async def test_longest_of_a_persons_absences_decides_their_return(rig: Rig) -> None:
+    await with_absences(rig, gone("ana", until=NOW + timedelta(hours=5)), gone("ana"))
+    rows = await rig.rows(await rig.asked())
+    assert rows[("ana", "chat")].due_at > NOW + timedelta(hours=4)
+
+
 async def test_absent_person_is_asked_where_they_are_needed(rig: Rig) -> None:
     await with_absences(rig, gone("ana"), gone("bo", tools=("other",)))
     await rig.asked(quorum=2)

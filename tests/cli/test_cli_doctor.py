@@ -8,6 +8,10 @@ import pytest
 from cli_kit import Cli, assert_one_sentence, found
 from failures import Failure
 from served_stack import MANIFEST
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from store_roles import given_roles, made_roles
 from temporalio.api.deployment.v1 import WorkerDeploymentVersion
 from temporalio.api.operatorservice.v1 import RemoveSearchAttributesRequest
@@ -30,6 +34,7 @@ from signoff.registry.installation import load_installation
 from signoff.settings import load_settings
 from signoff.store.store import Store, open_store
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
+from signoff.testing.vendor_server import serve_vendor
 from signoff.worker import deployment_config, worker_deployment
 
 
@@ -208,6 +213,27 @@ async def test_duplicate_logins_are_reported_with_their_remedy(
     assert f"`oidc: ['{issuer}#ana-2']`" in result
     people.write_text(declared.format(f", identities: {{oidc: ['{issuer}#ana-2']}}"))
     assert "ana-2" not in await login_check()
+
+
+async def test_calendars_that_cannot_be_read_are_named_without_their_addresses(
+    cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    people = tmp_path / "people.yaml"
+    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
+    clean_env.setenv("SIGNOFF_PEOPLE", str(people))
+    clean_env.setenv("SIGNOFF_CALENDAR_NETWORKS", '["127.0.0.0/8"]')
+
+    async def take(request: Request) -> Response:
+        good = request.url.path == "/private-4711.ics"
+        return Response("BEGIN:VCALENDAR\r\nVERSION:2.0\r\nEND:VCALENDAR\r\n" if good else "", 200 if good else 404)
+
+    async with serve_vendor(Starlette(routes=[Route("/{path:path}", take)])) as url:
+        clean_env.setenv("ANA_CALENDAR", f"{url}/private-4711.ics")
+        people.write_text(f"- {{id: ana, calendar: env:ANA_CALENDAR}}\n- {{id: rui, calendar: '{url}/private-4712'}}\n")
+        ok, told = await found(cli, "calendars", *nowhere())
+        assert (ok, told) == (False, "1 of 2 cannot be read: of `rui`: its server answers 404")
+        people.write_text("- {id: ana, calendar: env:ANA_CALENDAR}\n- {id: rui}\n")
+        assert await found(cli, "calendars", *nowhere()) == (True, "1 calendar can be read")
 
 
 async def test_keys_are_checked_for_each_process(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:

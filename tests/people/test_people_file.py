@@ -17,7 +17,7 @@ from signoff.people.directory import (
     development_directory,
 )
 from signoff.people.login import id_from_login
-from signoff.people.people_file import CHECK_SECONDS, FileDirectory, load_people
+from signoff.people.people_file import CHECK_SECONDS, FileDirectory, is_calendar, load_people
 from signoff.people.vouched_directory import VouchedDirectory
 from signoff.registry.manifest.loader import load_manifest
 
@@ -119,6 +119,7 @@ def test_every_key_of_a_person_is_read(path: Path) -> None:
     ("- id: ana\n  delegations:\n    - to: bo\n      until: 2030-01-01\n", 4, "write a time and its zone"),
     ("- id: ana\n  delegations:\n    - to: bo\n      until: 0001-01-01T00:00+14:00\n", 4, "and its zone"),
     ("- id: ana\n  delegations:\n    - to: bo\n      until: 2030\n", 4, "`until` of a delegation must be text"),
+    ("- id: ana\n  calendar: private-4711.ics\n", 2, "`calendar` of a person is an address that begins with"),
 )
 def test_each_error_in_a_people_file_is_one_sentence_with_its_line(
     tmp_path: Path, text: str, line: int, words: str
@@ -133,6 +134,7 @@ def test_each_error_in_a_people_file_is_one_sentence_with_its_line(
     assert (error.context["file"], error.context["line"]) == (str(file), line)
     assert "\n" not in error.message
     assert not error.message.endswith(".")
+    assert "4711" not in f"{error.message} {error.context}"
 
 
 def test_wrong_spelling_of_a_key_is_refused(tmp_path: Path) -> None:
@@ -309,3 +311,15 @@ def test_people_file_of_a_manifest_is_followed(path: Path, monkeypatch: pytest.M
     assert isinstance(declared_people(catalog.people), FileDirectory)
     path.write_text("- {id: cy, name: Cy Young}\n")
     assert [person.id for person in catalog.people.all()] == ["guest", "approver", "cy"]
+
+
+@table(
+    "written, good",
+    ("env:ANA_CALENDAR", True),
+    ("https://calendar.example.com/a.ics", True),
+    ("webcal://calendar.example.com/a.ics", True),
+    ("calendar.example.com", False),
+    ("ftp://calendar.example.com", False),
+)
+def test_calendar_is_a_web_address_or_a_reference(written: str, good: bool) -> None:
+    assert is_calendar(written) is good

@@ -14,7 +14,8 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = ROOT / "tools" / "locks"
 IMAGE_EXTRAS: Final = (
-    *("openai", "anthropic", "postgres", "mail", "push", "slack", "teams", "apprise", "oidc", "mcp", "metrics", "otel"),
+    *("openai", "anthropic", "postgres", "mail", "push", "slack", "teams", "apprise", "oidc", "calendar"),
+    *("mcp", "metrics", "otel"),
 )
 _OLDEST: Final = "3.11"
 _BLOCK: Final = re.compile(r"^\S.*(?:\n    .*)*", re.MULTILINE)

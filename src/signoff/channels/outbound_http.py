@@ -107,6 +107,15 @@ class GuardedHttp:
         `answer_bytes` limits the response's body; 0 reads none of it. Raises `NotDelivered` without a response, for a
         longer body or a refused host.
         """
+        return await self._send("POST", url, body, headers, answer_bytes)
+
+    async def get(self, url: str, headers: Mapping[str, str], answer_bytes: int) -> ServerAnswer:
+        """As `post`, without a body."""
+        return await self._send("GET", url, b"", headers, answer_bytes)
+
+    async def _send(
+        self, method: str, url: str, body: bytes, headers: Mapping[str, str], answer_bytes: int
+    ) -> ServerAnswer:
         target = _target(url)
         try:
             # The timeouts of httpx2 apply to each step: a server that sends single bytes would never time out.
@@ -114,12 +123,13 @@ class GuardedHttp:
                 secure = target.scheme == "https"
                 port = target.port or (443 if secure else 80)
                 addresses = await AddressGuard(self.allowed, self.resolve).find(_name(target), port, secure=secure)
-                return await self._first(target, addresses, body, headers, answer_bytes)
+                return await self._first(method, target, addresses, body, headers, answer_bytes)
         except TimeoutError:
             raise NotDelivered(f"`{target.host}` did not answer in time", code="timeout", again=True) from None
 
     async def _first(
         self,
+        method: str,
         target: httpx2.URL,
         addresses: Sequence[Address],
         body: bytes,
@@ -129,7 +139,7 @@ class GuardedHttp:
         failure: httpx2.TransportError | None = None
         for address in addresses:
             try:
-                return await self._post(target, address, body, headers, answer_bytes)
+                return await self._request(method, target, address, body, headers, answer_bytes)
             # Nothing was sent yet, so a second address cannot deliver it twice.
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                 failure = error
@@ -140,15 +150,21 @@ class GuardedHttp:
         why = type(failure).__name__
         raise NotDelivered(f"`{target.host}` cannot be reached: {why}", code="connection", again=True) from None
 
-    async def _post(
-        self, target: httpx2.URL, address: Address, body: bytes, headers: Mapping[str, str], answer_bytes: int
+    async def _request(
+        self,
+        method: str,
+        target: httpx2.URL,
+        address: Address,
+        body: bytes,
+        headers: Mapping[str, str],
+        answer_bytes: int,
     ) -> ServerAnswer:
         pinned = target.copy_with(host=str(address))
         request_headers = {**headers, "host": target.netloc.decode("ascii")}
         # The certificate must have the name, although the connection goes to the address.
         extensions = {"sni_hostname": _name(target)}
         request = self._http().build_request(
-            "POST", pinned, content=body, headers=request_headers, extensions=extensions
+            method, pinned, content=body, headers=request_headers, extensions=extensions
         )
         # Read only the header and the requested part of the body, which may be endless.
         response = await self._http().send(request, stream=True)

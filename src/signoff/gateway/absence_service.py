@@ -42,6 +42,11 @@ async def come_back(deps: GatewayDeps, person: Person, channel: str) -> None:
 
 
 async def list_absences(deps: GatewayDeps, tenant: str) -> tuple[Absence, ...]:
+    """Return entered absences, and absences of calendars. Raises `StoreUnavailable`."""
+    return (*await list_entered(deps, tenant), *deps.calendars.list_of(tenant, deps.clock()))
+
+
+async def list_entered(deps: GatewayDeps, tenant: str) -> tuple[Absence, ...]:
     """Leaves out ended ones, and those without a valid signature. Raises `StoreUnavailable`."""
     now, verifier, unsigned = deps.clock(), deps.verifier(), deps.development and deps.signer is None
     found = await Absences(deps.store).list_of(tenant)

@@ -31,6 +31,7 @@ from signoff.gateway.external_turn import ExternalTurn, KnownCall
 from signoff.gateway.load_limits import ListReads, LookInterval, StartLimit
 from signoff.gateway.signed_start import SignedStart, signed_start_of
 from signoff.gateway.turn_watch import ASKED_SECONDS, MOVING_SECONDS, TurnWatch
+from signoff.gateway.vendors.calendars import Calendars
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Signer, Verifier
 from signoff.people.directory import Directory
@@ -92,6 +93,7 @@ class GatewayDeps:
     public_keys: Verifier = field(default_factory=Verifier, repr=False)
     secrets: SecretProvider = field(default_factory=SecretProvider, repr=False)
     attempts: AttemptRecords = field(default_factory=AttemptRecords, repr=False)
+    calendars: Calendars = field(default_factory=Calendars, repr=False)
     spans: "SpanSender | None" = field(default=None, repr=False)
     first_words: str = ""
     first_actor: str = ""

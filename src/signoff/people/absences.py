@@ -1,4 +1,4 @@
-"""People's own statements that they are away. They only delay cards, and give no rights."""
+"""Absences that people enter or that their calendars contain. They only delay cards, and give no rights."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -42,7 +42,9 @@ def find_returns(
 
     Empty if too few others could answer in time: then all get their cards at once. So does an added approver.
     """
-    away = {each.person: each.until for each in absences if is_away(each, request.tool, now)}
+    # A person may have entered an absence and have one in a calendar.
+    last = sorted((each for each in absences if is_away(each, request.tool, now)), key=lambda each: each.until)
+    away = {each.person: each.until for each in last}
     returns = {each.id: away[each.id] for each in asked if each.id in away and not _is_needed(each, request)}
     course = progress(request)
     enough = len(asked) - len(returns) >= max(course.needed - course.yes, 1)

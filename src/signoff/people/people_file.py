@@ -18,6 +18,7 @@ from signoff.formats.hours import read_zone
 from signoff.formats.record_section import record_fields, record_section, to_record
 from signoff.formats.yaml_file import Place, YamlFile, read_yaml
 from signoff.formats.yaml_section import read_section
+from signoff.keys.secret_references import FORMS, is_reference
 from signoff.people.directory import Directory, FixedDirectory
 
 CHECK_SECONDS: Final = 1.0
@@ -28,6 +29,7 @@ _CLOCK: Final = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]\Z")
 _log = logging.getLogger(__name__)
 
 
+_SCHEMES: Final = ("https://", "webcal://", "http://")
 _MAY_SET: Final = r"^(route|step|transient|context(\..+)?)$"
 
 PersonSection: Final = record_section(
@@ -119,6 +121,11 @@ def read_people(file: YamlFile, place: Place, data: Any) -> tuple[Person, ...]:
     return people
 
 
+def is_calendar(written: str) -> bool:
+    """Whether a person's `calendar` is a reference or a web address."""
+    return is_reference(written) or written.startswith(_SCHEMES)
+
+
 def _person(file: YamlFile, place: Place, data: Any) -> Person:
     if not isinstance(data, Mapping):
         raise file.error(place, "a person is a mapping with an `id`")
@@ -127,6 +134,10 @@ def _person(file: YamlFile, place: Place, data: Any) -> Person:
     given["delegations"] = tuple(_delegation(file, (*place, "delegations", at), each) for at, each in delegations)
     if given["reach"] is not None:
         given["reach"] = _reach(file, (*place, "reach"), given["reach"])
+    # An address is often a secret: the message does not quote it.
+    if given["calendar"] and not is_calendar(given["calendar"]):
+        message = f"`calendar` of a person is an address that begins with `https://`, or {FORMS}"
+        raise file.error((*place, "calendar"), message, field="calendar")
     return Person(**given)
 
 

@@ -35,6 +35,7 @@ from signoff.gateway.auth.oidc import check_secret, provider_of
 from signoff.gateway.auth.provider_people import missing_logins_warning, second_login
 from signoff.gateway.plugin_routes import plugin_problem
 from signoff.gateway.runtime import check_gateway_start, signer_problem
+from signoff.gateway.vendors.calendars import read_problems
 from signoff.keys.key_files import read_private, read_public
 from signoff.keys.signatures import Signer
 from signoff.people.directory import declared_people
@@ -122,6 +123,8 @@ async def examine(source: str, address: str | None, *, fix: bool) -> list[Doctor
     # Load the servers alone: the manifest's own check reports all its other problems.
     servers = _declared_servers(source)
     asked = [await _check("mcp servers", lambda: _mcp_servers(settings, servers))] if servers else []
+    if sound:
+        asked += await _calendars(source)
     store = await _check("store", lambda: _store(settings))
     # If the store is down, do not report its dependent checks as wrong as well.
     refused = [await _check("refused", lambda: _count_refused(settings))] if store.ok else []
@@ -264,6 +267,23 @@ async def _mcp_servers(settings: Settings, declared: Mapping[str, ToolServer]) -
         raise ConfigError("; ".join(problems), field="mcp_servers")
     known = (f"{plural(len(each.tools), 'tool')} of `{each.name}`" for each in declared.values())
     return f"as imported: {', '.join(known)}"
+
+
+async def _calendars(source: str) -> list[DoctorCheck]:
+    """Read the calendars of people as the gateway does. The addresses are not shown."""
+    place = find_installation(source)
+    people = [each for each in declared_people(place.people).all() if each.calendar and each.active]
+    if not people or not _may_run_gateway(place.settings):
+        return []
+
+    async def look() -> str:
+        problems = {each.id: why async for each, why in read_problems(people, place.settings, place.secrets)}
+        if problems:
+            told = "; ".join(f"of `{person}`: {why}" for person, why in list(problems.items())[:_NAMED])
+            raise ConfigError(f"{len(problems)} of {len(people)} cannot be read: {told}", field="calendar")
+        return f"{plural(len(people), 'calendar')} can be read"
+
+    return [await _check("calendars", look)]
 
 
 async def _store(settings: Settings) -> str:

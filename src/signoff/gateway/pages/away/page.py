@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.requests import AbsenceBody
-from signoff.gateway.absence_service import come_back, go_away, list_absences
+from signoff.gateway.absence_service import come_back, go_away, list_absences, list_entered
 from signoff.gateway.auth.dependencies import PAGE_CONTROL, PAGE_READ
 from signoff.gateway.auth.person_lookup import active_people
 from signoff.gateway.auth.visitor import Visitor
@@ -64,11 +64,11 @@ def _body(given: dict[str, str], visitor: Visitor) -> AbsenceBody:
 async def _page(site: Site, visitor: Visitor, *, note: str = "", status: int = 200) -> Response:
     deps, person = site.deps, visitor.person
     absences = await list_absences(deps, person.tenant)
-    own = next((each for each in absences if each.person == person.id), None)
+    own = next((each for each in await list_entered(deps, person.tenant) if each.person == person.id), None)
     tools = {tool.name: tool.title or tool.name for tool in deps.catalog.every_tool if not tool.undeclared}
     context: dict[str, Any] = {
         "own": own,
-        "others": [each for each in absences if each is not own],
+        "others": [each for each in absences if each != own],
         "tools": tools,
         "colleagues": [each for each in active_people(deps.people, person.tenant) if each.id != person.id],
         "away_token": visitor.token(_AWAY),
