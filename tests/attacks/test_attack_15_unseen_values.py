@@ -3,6 +3,7 @@ import html
 import json
 import re
 import sys
+from typing import Any
 
 import pytest
 from attack_site import AttackSite, Browser, approval_id, form_fields, payee, words
@@ -10,7 +11,7 @@ from attack_site import AttackSite, Browser, approval_id, form_fields, payee, wo
 from signoff.contracts.ids import TurnKey
 
 LINES = 300
-LAST = {"article": "consulting, see contract", "pieces": 99_999, "price": 1_000_000}
+LAST: dict[str, Any] = {"article": "consulting, see contract", "pieces": 99_999, "price": 1_000_000}
 PAGES = 400
 
 
@@ -20,9 +21,8 @@ async def long_order(site: AttackSite, to: str) -> TurnKey:
 
 
 def has_last(text: str) -> bool:
-    """Find both numbers of the last line, in any grouping."""
-    plain = re.sub(r"(?<=\d)[\s,.  ](?=\d{3})", "", text)
-    return str(LAST["pieces"]) in plain and str(LAST["price"]) in plain
+    """Find the text of the last line: a card shows the greatest numbers of a list above it."""
+    return LAST["article"] in text
 
 
 async def all_pages(browser: Browser, approval: str) -> list[str]:

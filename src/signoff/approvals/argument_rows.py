@@ -2,6 +2,7 @@
 
 import json
 import re
+import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
@@ -92,9 +93,24 @@ def leaf_line(leaf: ArgumentLeaf, limit: int, suspects: Collection[str] = ()) ->
 
 def suspects_of(found: Iterable[ArgumentLeaf]) -> frozenset[str]:
     """Return the words of a call with look-alike letters."""
+    return suspect_words(_texts_of(found))
+
+
+def has_invisible(found: Iterable[ArgumentLeaf]) -> bool:
+    """Return whether a name or text of a call holds characters that no screen draws, except for line ends and tabs."""
+    found = list(found)
+    names = (leaf.name for leaf in found)
+    return any(not each.isprintable() and any(map(_is_invisible, each)) for each in (*names, *_texts_of(found)))
+
+
+def _is_invisible(char: str) -> bool:
+    return unicodedata.category(char) in ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp") and char not in "\n\r\t"
+
+
+def _texts_of(found: Iterable[ArgumentLeaf]) -> Iterator[str]:
     values = [leaf.value for leaf in found if not leaf.secret]
     items = (item for value in values for item in (value if isinstance(value, list | tuple) else (value,)))
-    return suspect_words(item for item in items if isinstance(item, str))
+    return (item for item in items if isinstance(item, str))
 
 
 def value_line(value: Any, limit: int, *, quotes: bool = False) -> VisibleLine:

@@ -16,6 +16,7 @@ from signoff.approvals.argument_rows import (
     default_leaves,
     find,
     format_of,
+    has_invisible,
     is_secret,
     leaf_line,
     leaves,
@@ -30,7 +31,7 @@ from signoff.approvals.redaction import redact_arguments, redact_remarks, redact
 from signoff.contracts.approval import Card, CardRow, Question
 from signoff.contracts.content import Remark, Words
 from signoff.contracts.limits import CARD_VALUE_CHARS, EFFECT_CHARS, KIB
-from signoff.formats.lookalikes import has_invisible, mark_words, suspect_words
+from signoff.formats.lookalikes import mark_words, suspect_words
 from signoff.formats.replace import replace
 from signoff.formats.visible_text import MISSING, cut_visible, one_line
 from signoff.languages.remarks import english
@@ -92,7 +93,7 @@ def render_card(
     # Put this first, because the notes may be truncated.
     possible = (
         LOOKALIKES if suspects else None,
-        INVISIBLE if any(has_invisible(each.row.value) for each in entries) else None,
+        INVISIBLE if has_invisible(every) else None,
         *visible_notes,
         _repetition_note(proposed, args),
     )

@@ -184,8 +184,13 @@ class GuardedHttp:
         if self._client is None:
             # Ignore the environment's proxy: it would resolve the name again and could reach any host. `load_trust`
             # still reads `SSL_CERT_FILE`, for a company's own certificate authority.
+            # No connection is used twice: connections are kept by address, and a certificate is checked for one host.
             self._client = httpx2.AsyncClient(
-                verify=load_trust(), trust_env=False, follow_redirects=False, timeout=self.seconds
+                verify=load_trust(),
+                trust_env=False,
+                follow_redirects=False,
+                timeout=self.seconds,
+                limits=httpx2.Limits(max_keepalive_connections=0),
             )
         return self._client
 

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable
 from functools import lru_cache
 from typing import Final
 
-_CODE: Final = re.compile(r"⟦U\+([0-9A-F]{4,6})⟧")
 LOOKALIKES: Final = frozenset(
     "\u037f\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03b1"  # Greek
     "\u03b3\u03b9\u03bd\u03bf\u03c1\u03c3\u03c5\u03dc\u03f3\u03fa\u1d26"
@@ -79,8 +78,3 @@ def _alphabets(word: str) -> set[str]:
 def _alphabet(char: str) -> str:
     name = unicodedata.name(char, "")
     return _LATIN if _LATIN in name else name.partition(" ")[0]
-
-
-def has_invisible(line: str) -> bool:
-    """Return whether codes replace invisible characters, such as formats and controls, of a visible line."""
-    return any(unicodedata.category(chr(int(code, 16)))[0] in "CZ" for code in _CODE.findall(line))

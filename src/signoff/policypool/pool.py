@@ -7,7 +7,6 @@ time or memory is killed and replaced. Its expression is then an error, which as
 import asyncio
 import contextlib
 import json
-import os
 import queue
 import socket
 import subprocess
@@ -33,6 +32,7 @@ from signoff.policy.bounded_expression import (
     set_evaluator,
 )
 from signoff.policypool.process import READY, receive, send
+from signoff.policypool.process_limits import child_environment
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -40,8 +40,6 @@ P = ParamSpec("P")
 _REPLY_BYTES: Final = 256 * KIB
 _NOTE_CHARS: Final = 200
 _KINDS: Final = ("true", "false", "error", "other")
-# No secrets: the process reads texts of strangers with an engine in C++.
-_ENVIRONMENT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
 
 class PolicyPool:
@@ -92,7 +90,7 @@ class _Process:
             self._child = subprocess.Popen(
                 command,
                 pass_fds=(theirs.fileno(),),
-                env=_environment(),
+                env=child_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -143,12 +141,6 @@ def _end(processes: list[_Process]) -> None:
         with contextlib.suppress(Exception):
             process.end()
     processes.clear()
-
-
-def _environment() -> dict[str, str]:
-    environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-    # Python's import path: a checkout may be only on this program's path.
-    return environment | {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
 
 
 def _outcome(data: Any) -> EngineOutcome:

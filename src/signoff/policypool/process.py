@@ -12,7 +12,6 @@ import struct
 import sys
 import time
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final
 
 from signoff.contracts.limits import POLICY_PROCESS_BYTES, POLICY_PROCESS_SECONDS
@@ -20,12 +19,12 @@ from signoff.policy.answer import EngineOutcome
 from signoff.policy.expression import Expression, facts
 from signoff.policy.first_engine import first_program
 from signoff.policy.second_engine import second_program
+from signoff.policypool.process_limits import limit_memory
 
 HEADER: Final = struct.Struct(">I")
 READY: Final = b"ready"
 _FIRST: Final = '{"text": "args.n < 1", "variables": ["args"], "data": {"args": {"n": 0}}}'
 _LEAST_SECONDS: Final = 0.001
-_ADDRESSES: Final = Path("/proc/self/statm")
 
 
 def main(descriptor: int) -> None:
@@ -33,7 +32,7 @@ def main(descriptor: int) -> None:
     with socket.socket(fileno=descriptor) as peer:
         # The first expression loads the engines and their dependencies. Limit memory after that.
         answer(_FIRST)
-        limit_memory()
+        limit_memory(POLICY_PROCESS_BYTES)
         send(peer, READY)
         while task := receive(peer):
             limit_time()
@@ -44,14 +43,6 @@ def answer(task: str | bytes) -> bytes:
     request: dict[str, Any] = json.loads(task)
     expression = _expression(request["text"], tuple(request["variables"]))
     return json.dumps([_plain(each) for each in expression.evaluate_here(facts(request["data"]))]).encode()
-
-
-def limit_memory() -> None:
-    """Limit later allocations, and forbid core files: they would contain the data of this process."""
-    if used := _address_space():
-        resource.setrlimit(resource.RLIMIT_AS, (used + POLICY_PROCESS_BYTES,) * 2)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
 
 def limit_time() -> None:
@@ -103,16 +94,6 @@ def _plain(outcome: EngineOutcome) -> dict[str, Any]:
     value = outcome.value
     texts = value if isinstance(value, list) and all(isinstance(each, str) for each in value) else None
     return {"kind": outcome.kind, "note": outcome.note, "value": texts}
-
-
-def _address_space() -> int:
-    """Return 0 if the system hides the size, in bytes.
-
-    macOS hides it and has no such limit. Only the time and the sizes of the data are limited there.
-    """
-    if not _ADDRESSES.exists():
-        return 0
-    return int(_ADDRESSES.read_text().split()[0]) * resource.getpagesize()
 
 
 if __name__ == "__main__":

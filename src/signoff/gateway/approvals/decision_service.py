@@ -290,6 +290,9 @@ class DecisionService:
             whole = loaded.request.card.whole and not request.preview_required
             if not (whole if author.by_card else await has_read(deps.store, loaded, author.person, draft.seen)):
                 return refusal(request, "malformed", why="unseen")
+        if decision.remember is not None and not at_least(decision.assurance, "channel"):
+            # A link's holder must not decide later requests.
+            return refusal(request, "assurance")
         if decision.remember is not None and request.allow_remember:
             if not can_remember(request, author.person, deps.people, deps.clock()):
                 return refusal(request, "not_allowed", why="passed_on")

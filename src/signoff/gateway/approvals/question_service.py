@@ -11,6 +11,7 @@ from signoff.approvals.redaction import redact_secrets, secret_values
 from signoff.approvals.request_thread import question_problem
 from signoff.audit.log import entry_writer
 from signoff.contracts.approval import ApprovalRequest, RequestMessage
+from signoff.contracts.decision import Assurance, at_least
 from signoff.contracts.errors import NotFound, ServerUnavailable, Unavailable
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
@@ -39,8 +40,10 @@ class QuestionService:
         self._deps = deps
         self._rows = Questions(deps.store)
 
-    async def ask(self, approval_id: str, person: Person, text: str, channel: str) -> Receipt:
-        """Ask the agent about a request. Only people who may decide it ask.
+    async def ask(
+        self, approval_id: str, person: Person, text: str, channel: str, assurance: Assurance = "session"
+    ) -> Receipt:
+        """Ask the agent about a request. Only people who may decide it ask, by an assurance that could decide it.
 
         Records a refusal. A person without read access gets the answer for an unknown request. Raises
         `StoreUnavailable`.
@@ -51,7 +54,7 @@ class QuestionService:
                 found = await self._deps.requests.find(approval_id)
             except NotFound:
                 return unknown
-            receipt = await self._ask(found, person, text, channel)
+            receipt = await self._ask(found, person, text, channel, assurance)
             if receipt.status != "refused":
                 return receipt
             deps, tenant = self._deps, found.request.tenant
@@ -59,11 +62,15 @@ class QuestionService:
             await deps.attempts.note(deps.store, entry, receipt.code)
             return receipt if await Conversations(deps).may_read(found.request, person) else unknown
 
-    async def _ask(self, found: ProvedQuestion, person: Person, text: str, channel: str) -> Receipt:
+    async def _ask(
+        self, found: ProvedQuestion, person: Person, text: str, channel: str, assurance: Assurance
+    ) -> Receipt:
         deps, request = self._deps, found.request
         code = resolve_eligibility(person, deps.people, approver_spec_of(request), deps.clock()).code
         if code:
             return refusal(request, code)
+        if not (at_least(assurance, "session") or at_least(assurance, request.min_assurance)):
+            return refusal(request, "assurance")
         if is_external(deps.catalog, request.actor):
             return refusal(request, "not_allowed", why="external")
         if request.state == "pending" and await self._is_gone(request):

@@ -251,6 +251,7 @@ def card_page(
         remembers=pending
         and decides
         and not own_verdict
+        and at_least(visitor.assurance, "channel")
         and can_remember(request, visitor.person, people, formatter.now),
         example=_example(request),
         typed=word_to_type(request, visitor) if pending else "",

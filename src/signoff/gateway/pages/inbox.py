@@ -220,7 +220,7 @@ async def ask_agent(request: Request, approval: str, site: CurrentSite, visitor:
         note = text("note.out_of_date", visitor.formatter.language)
         return await _card_page(site, visitor, approval, note=note, status=403)
     words = str(form.get("question", "")).replace("\r\n", "\n")
-    receipt = await QuestionService(site.deps).ask(approval, visitor.person, words, INBOX)
+    receipt = await QuestionService(site.deps).ask(approval, visitor.person, words, INBOX, visitor.assurance)
     if receipt.status == "accepted":
         return RedirectResponse(f"/approvals/{approval}#ask-title", status_code=303)
     return await _answer(site, visitor, approval, receipt)

@@ -101,9 +101,10 @@ def key_rows(
 
 def usual_arguments(args: Any, schema: Mapping[str, Any]) -> frozenset[str]:
     """Return the names of arguments whose value is the declared default."""
-    properties = schema.get("properties", {})
     given = args if isinstance(args, dict) else {}
-    return frozenset(name for name, value in given.items() if properties.get(name, {}).get("default", _ABSENT) == value)
+    # A property may be declared by `true` alone.
+    own = {name: each for name, each in schema.get("properties", {}).items() if isinstance(each, Mapping)}
+    return frozenset(name for name, value in given.items() if own.get(name, {}).get("default", _ABSENT) == value)
 
 
 def values_count(request: ApprovalRequest) -> int:

@@ -14,10 +14,10 @@ from signoff.channels.outbound_http import GuardedHttp
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.person import Absence, Person
-from signoff.formats.hours import read_zone
+from signoff.gateway.vendors.calendar_process import find_away_apart
 from signoff.keys.secret_references import is_reference
 from signoff.keys.secrets import SecretProvider
-from signoff.people.calendars import Span, find_away
+from signoff.people.calendars import Span
 from signoff.people.people_file import is_calendar
 from signoff.registry.extras import missing_extra
 from signoff.settings import Settings
@@ -116,10 +116,10 @@ class CalendarReader:
         answer = await self.http.get(address, headers, MOST_BYTES)
         if answer.status != _OK:
             return CalendarReading(problem=f"its server answers {answer.status}")
-        zone = read_zone(person.reach.timezone if person.reach else "UTC")
-        spans = await asyncio.to_thread(find_away, answer.body, self.words, zone, now)
+        zone = person.reach.timezone if person.reach else "UTC"
+        spans = await find_away_apart(answer.body, self.words, zone, now)
         if spans is None:
-            return CalendarReading(problem="its server sends no iCal file, or too many repetitions")
+            return CalendarReading(problem="its server sends no iCal file, or one that takes too long")
         return CalendarReading(spans)
 
 
