@@ -247,7 +247,7 @@ def rig_catalog(ledger: Ledger) -> Catalog:
         pay_tool(
             ledger, ApprovalPolicy(confirm="type", min_assurance="session", edit="approve"), name="typed", **money
         ),
-        pay_tool(ledger, ApprovalPolicy(min_assurance="link"), name="easy", **money),
+        pay_tool(ledger, ApprovalPolicy(min_assurance="link", allow_remember=True), name="easy", **money),
         pay_tool(ledger, ApprovalPolicy(min_assurance="present", edit="approve"), name="guarded", **money),
         pay_tool(ledger, ApprovalPolicy(allow_remember=True), name="alike", **money),
         pay_tool(ledger, ApprovalPolicy(edit="approve"), name="book", **flight),

@@ -128,6 +128,13 @@ def test_invisible_characters_bring_a_note(value: str, noted: bool) -> None:
     assert (english(INVISIBLE) in card({"to": value, "name": "Nordwind"}).note) is noted
 
 
+def test_invisible_characters_of_names_and_long_values_bring_a_note() -> None:
+    assert english(INVISIBLE) in card({"to\u200b": "Ana"}).note
+    assert english(INVISIBLE) in card({"to": "a" * 2_500 + "\u200b"}).note
+    assert english(INVISIBLE) in card({"to": ["Ana", "Bo\u202e"]}).note
+    assert english(INVISIBLE) not in card({"to": "1\u00a0234"}).note
+
+
 def test_note_on_lookalikes_is_in_every_language() -> None:
     found = {remark_text(LOOKALIKES, language) for language in language_codes()}
     assert len(found) == len(language_codes()) == 6

@@ -177,6 +177,29 @@ async def test_email_sign_in_decides_only_requests_that_accept_links(mailed: Mai
         assert (await page.post("/sessions", data={"text": "pay"})).status_code == 403
 
 
+async def test_email_sign_in_gives_no_grant_and_questions_no_agent(mailed: Mailed, gateway: GatewayRig) -> None:
+    easy, paid = await gateway.asked("easy"), await gateway.asked("pay")
+    async with browser(mailed.rig) as page:
+        await mailed.ask(page, ANA)
+        address = mailed.link()
+        await page.post(address, data=hidden((await page.get(address)).text, address))
+        card = (await page.get(f"/approvals/{easy}")).text
+        assert 'name="remember"' not in card
+        form = {**hidden(card, f"/approvals/{easy}/decide"), "verdict": "approved"}
+        wish = {"remember": "on", "scope": "tenant", "span": "30d", "uses": "9", "which": "same"}
+        refused = await page.post(f"/approvals/{easy}/decide", data={**form, **wish})
+        assert refused.status_code == 403
+        assert (await gateway.request(easy)).state == "pending"
+        asking = hidden((await page.get(f"/approvals/{easy}")).text, f"/approvals/{easy}/ask")
+        assert (await page.post(f"/approvals/{easy}/ask", data={**asking, "question": "Why?"})).status_code == 303
+        form = {"token": "x"}
+        if f'action="/approvals/{paid}/ask"' in (shown := (await page.get(f"/approvals/{paid}")).text):
+            form = hidden(shown, f"/approvals/{paid}/ask")
+        assert (await page.post(f"/approvals/{paid}/ask", data={**form, "question": "Why?"})).status_code == 403
+        assert (await gateway.request(paid)).messages == ()
+        await page.post(f"/approvals/{easy}/decide", data={**form, "verdict": "denied"})
+
+
 async def test_form_of_another_browser_sends_no_link(mailed: Mailed) -> None:
     async with browser(mailed.rig) as page:
         await page.get("/login")

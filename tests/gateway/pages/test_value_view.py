@@ -122,7 +122,7 @@ def test_key_rows_show_values_that_differ_from_the_default() -> None:
     args: dict[str, Any] = {f"option{n}": "default" for n in range(40)} | {"option33": "off"}
     schema = {"properties": {name: {"type": "string", "default": "default"} for name in args}}
     usual = usual_arguments(args, schema)
-    assert usual_arguments(None, schema) == frozenset()
+    assert usual_arguments(None, schema) == usual_arguments({"x": 1}, {"properties": {"x": True}}) == frozenset()
     assert set(args) - usual == {"option33"}
     request = asked(args, **schema["properties"])
     above, _ = key_rows(value_rows(request, args, ENGLISH), request, (), usual)

@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,6 +21,7 @@ from signoff.contracts.person import Absence, ContactPreferences, Person
 from signoff.formats.replace import replace
 from signoff.gateway.absence_service import list_absences
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.vendors.calendar_process import find_away_apart
 from signoff.gateway.vendors.calendar_task import CalendarTask, keep_calendars
 from signoff.gateway.vendors.calendars import KEPT, MOST_BYTES, CalendarReader, Calendars, read_all
 from signoff.keys.secrets import SecretProvider
@@ -257,3 +259,39 @@ async def test_background_task_reads_and_the_card_says_away_until(gateway: Gatew
             assert card.count("Ana is away until") == 1
             assert "Ask Approver instead." in card
             assert await Absences(rig.deps.store).remove("main", "ana", entry_writer([]))
+
+
+def in_zone(name: str, offset: str, rule: str = "") -> bytes:
+    """A calendar that defines its own zone, and an absence in it."""
+    second = ("BEGIN:DAYLIGHT", "DTSTART:19700101T000001", f"TZOFFSETFROM:{offset}", "TZOFFSETTO:+0200", rule)
+    lines = (
+        *("BEGIN:VCALENDAR", "VERSION:2.0", "BEGIN:VTIMEZONE", f"TZID:{name}"),
+        *("BEGIN:STANDARD", "DTSTART:19700101T000000", f"TZOFFSETFROM:{offset}", f"TZOFFSETTO:{offset}", rule),
+        *("END:STANDARD", *((*second, "END:DAYLIGHT") if rule else ()), "END:VTIMEZONE"),
+        *("BEGIN:VEVENT", "UID:1", f"DTSTART;TZID={name}:20260902T100000", f"DTEND;TZID={name}:20260902T110000"),
+        *("SUMMARY:Out of office", "END:VEVENT", "END:VCALENDAR", ""),
+    )
+    return "\r\n".join(each for each in lines if each).encode()
+
+
+async def test_calendar_that_takes_too_long_is_given_up() -> None:
+    endless = in_zone("Every Second", "+0100", "RRULE:FREQ=SECONDLY")
+    began = time.monotonic()
+    assert await find_away_apart(endless, ["Out of office"], "UTC", NOW, seconds=4) is None
+    assert time.monotonic() - began < 25
+    many = away_on(NOW, NOW + timedelta(days=1)).replace(b"UID:", b"RRULE:FREQ=DAILY\r\n" * 20_000 + b"UID:")
+    assert await find_away_apart(many, ["Out of office"], "UTC", NOW, seconds=4) is None
+
+
+async def test_zone_of_one_calendar_changes_no_other() -> None:
+    found = [
+        await find_away_apart(in_zone("Customized Time Zone", offset), ["Out of office"], "UTC", NOW)
+        for offset in ("-1200", "+0100")
+    ]
+    starts = [each[0][0] for each in found if each]
+    assert len(starts) == len(set(starts)) == 2
+
+
+@pytest.mark.parametrize("content", ["x", "BEGIN:VCALENDAR", "\x00" * 1_000])
+async def test_process_returns_nothing_for_no_calendar(content: str) -> None:
+    assert await find_away_apart(content.encode(), ["Away"], "Europe/Lisbon", NOW) is None
