@@ -27,7 +27,7 @@ from signoff.gateway.pages.dependencies import Site
 from signoff.people.directory import FixedDirectory
 from signoff.registry.manifest.channel_sections import Channels, DeclaredChannel, RoutingRules
 from signoff.settings import Settings
-from signoff.store.messages.sign_in_links import LINK_MILLIS, OPEN_LINKS, SignInLink, SignInLinks
+from signoff.store.messages.sign_in_links import ALL_OPEN_LINKS, LINK_MILLIS, OPEN_LINKS, SignInLink, SignInLinks
 from signoff.store.tables import SIGN_IN_LINKS
 from signoff.temporal.embedded_server import free_port
 from signoff.testing.fake_mail import FakeMail, fake_mail, text_of
@@ -148,6 +148,8 @@ async def test_person_has_few_open_links(mailed: Mailed) -> None:
     wish = SignInLink("main", "bo", "/")
     made = [await links.make(wish, "b") for _ in range(OPEN_LINKS + 1)]
     assert [each is not None for each in made] == [True] * OPEN_LINKS + [False]
+    others = [await links.make(wish, f"other {n}") for n in range(ALL_OPEN_LINKS)]
+    assert [each is not None for each in others] == [True] * (ALL_OPEN_LINKS - OPEN_LINKS) + [False] * OPEN_LINKS
     assert made[0] is not None
     used = await asyncio.gather(*(links.use(made[0], "b") for _ in range(4)))
     assert (used.count(wish), used.count(None)) == (1, 3)

@@ -12,6 +12,8 @@ from signoff.store.tables import SIGN_IN_LINKS, StoreClock
 LINK_MILLIS: Final = 600_000
 """Lifetime of a link."""
 OPEN_LINKS: Final = 3
+"""Open links of one person in one browser: a stranger's requests must not use them up."""
+ALL_OPEN_LINKS: Final = 12
 """Open links of one person."""
 _C: Final = SIGN_IN_LINKS.c
 
@@ -38,10 +40,12 @@ class SignInLinks:
         def write(connection: Connection) -> bool:
             connection.execute(delete(SIGN_IN_LINKS).where(_C.made_at <= StoreClock() - LINK_MILLIS))
             mine = (_C.tenant == link.tenant, _C.person == link.person)
-            count = connection.scalar(select(func.count()).select_from(SIGN_IN_LINKS).where(*mine)) or 0
-            if count < OPEN_LINKS:
+            here = func.count().filter(_C.browser == row["browser"])
+            own, every = connection.execute(select(here, func.count()).select_from(SIGN_IN_LINKS).where(*mine)).one()
+            may = own < OPEN_LINKS and every < ALL_OPEN_LINKS
+            if may:
                 connection.execute(insert(SIGN_IN_LINKS).values(**row, made_at=StoreClock()))
-            return count < OPEN_LINKS
+            return bool(may)
 
         return name if await self._store.run(write) else None
 
