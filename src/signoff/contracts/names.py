@@ -93,6 +93,8 @@ SETTING_NAMES: Final = (
     "unsafe_open",
     "words_hold",
     "email_sign_in",
+    "calendar_networks",
+    "calendar_words",
     "plugins",
     "store_listen_url",
 )  # fmt: skip
