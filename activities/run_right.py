@@ -58,6 +58,8 @@ from signoff.store.tickets import Ticket, ticket_key
 
 CHANGED = "the tool changed while the request was waiting"
 _PREVIEW_CHANGED = "the state that the approvers saw has changed since"
+_DENIED_THEN = "by the policy of now this would have been denied when it was asked"
+_UNPASSED = "a person answered this instead, and the answer could not be passed on"
 _CHANGES_ON = f"the state that approvers saw changed {PREVIEW_CHANGES} times before this could run"
 _EARLIER_IN_DOUBT = (
     "Not run again: it is not known whether an earlier try of this call happened, and too few people have said that it "
@@ -204,9 +206,13 @@ class RunRights:
         approval = approval_of(task.revision, rows)
         asked, decisions = ((), ()) if approval is None else ((approval.question,), approval.decisions)
         made = () if approval is None else approval.assignments
+        # No later approval of exactly an answered action counts: such a call is not asked again.
+        answered = approval is not None and approval.verdict == "answered" and task.digest == digest
         terms = await self._terms(task, args, found, None if approval is None else approval.question)
+        if terms is None and answered:
+            return await self.refuse(task, f"{_UNPASSED}: {_DENIED_THEN}")
         if terms is None:
-            return ToolReply(again="policy", note="by the policy of now this would have been denied when it was asked")
+            return ToolReply(again="policy", note=_DENIED_THEN)
         check = check_run(
             task,
             digest,
@@ -218,16 +224,14 @@ class RunRights:
             approval=approval,
             now=deps.clock() if rows is None else rows.now,
         )
-        answered = approval is not None and approval.verdict == "answered"
-        if check.kind != "run" and answered and task.digest == digest:
-            # No later approval of exactly this action counts: do not ask again.
-            return await self.refuse(task, check.why)
+        if check.kind != "run" and answered:
+            return await self.refuse(task, f"{_UNPASSED}: {check.why}")
         if check.kind != "run":
             return replace(await self.refuse(task, check.why), again=check.again, note=check.why)
         if approval is not None and answered:
             word = approval.decisions[0]
             if tool.answer is None or answer_problem(tool.answer.schema, word.answer):
-                return await self.refuse(task, "the answer of a person does not fit its schema")
+                return await self.refuse(task, f"{_UNPASSED}: the answer of a person does not fit its schema")
             return PermittedCall(right_of(found, approval), args, found, rows, word)
         if approval is not None and not overrides(approval.question, found):
             # The approvers agreed to the call, but were not asked to override the permission check's present denial.

@@ -286,15 +286,10 @@ def check_run(
         voters = voters.without(approval.editors)
     if approval.stale or question.digest != digest:
         return RunCheck("again", approval.stale or _TOOL_CHANGED, "stale")
-    tool = found.tool
-    if tool is None or question.secrets != tool.masked_arguments or question.show != rules.show.only:
-        return RunCheck("again", "the card of this has changed", "stale")
-    if rules.preview_required and not has_preview(question):
-        return RunCheck("again", "this has to be previewed now", "policy")
-    mode = rules.edit_mode(read_only=tool.read_only)
-    if question.edit_of and (mode == "off" or (mode == "propose" and not question.proposers)):
-        # The edit counts as its author's approval, which the present policy does not allow.
-        return RunCheck("again", "the policy on changed arguments is stricter now", "policy")
+    # An answer runs nothing: its card and its age no longer matter.
+    runs = approval.verdict == "approved"
+    if runs and (changed := _find_change(question, found.tool, rules)) is not None:
+        return changed
     if any(signature_policy.decision_problem(each.decision, accept_unsigned=False) for each in approval.assignments):
         return RunCheck("refuse", "the gateway did not sign a hand-on or an added approver of this")
     for decision in approval.decisions:
@@ -312,6 +307,8 @@ def check_run(
         # and by the present policy, each with its own quorum and groups. A loosened policy releases nothing.
         if not voters.suffices(approval.decisions):
             return RunCheck("again", "an approver of this may not decide it now", "policy")
+        if not runs:
+            return RUN
         if _is_late(approval, strictest.timeout, terms.on_timeout):
             return RunCheck("again", "it has to be approved sooner now", "policy")
         return _in_time(approval, rules, now)
@@ -319,6 +316,19 @@ def check_run(
     if question.policy_hash == policy.hash and not terms.applied:
         return RunCheck("refuse", lacking.refused)
     return RunCheck("again", lacking.now, "policy")
+
+
+def _find_change(question: Question, tool: Tool | None, rules: ApprovalPolicy) -> RunCheck | None:
+    """Return how the approvers' card differs from the card of now, or `None`."""
+    if tool is None or question.secrets != tool.masked_arguments or question.show != rules.show.only:
+        return RunCheck("again", "the card of this has changed", "stale")
+    if rules.preview_required and not has_preview(question):
+        return RunCheck("again", "this has to be previewed now", "policy")
+    mode = rules.edit_mode(read_only=tool.read_only)
+    if question.edit_of and (mode == "off" or (mode == "propose" and not question.proposers)):
+        # The edit counts as its author's approval, which the present policy does not allow.
+        return RunCheck("again", "the policy on changed arguments is stricter now", "policy")
+    return None
 
 
 def _answers(decision: Decision, approval: StoredApproval) -> bool:

@@ -1,24 +1,29 @@
+import dataclasses
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, about, asked, free, run, task_for, worker_deps
+from activity_kit import ARGS, TURN, about, asked, free, run, task_for, worker_deps
 from some import some
 from tables import table
 from temporalio.exceptions import ApplicationError
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
 from signoff.activities.worker_deps import WorkerDeps
+from signoff.audit.log import AuditLog
 from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import CallOutcome
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import RegistrationError
 from signoff.decisions.raw_answer_taker import RawAnswerTaker
-from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policy.approval_policy import ApprovalPolicy, ShownArguments
 from signoff.store.questions.questions import end_question
 from signoff.store.store import Store
 from signoff.testing.questions import answer
 
 SCHEMA = {"type": "object", "properties": {"hotel": {"type": "string"}}, "required": ["hotel"]}
 GIVEN = {"hotel": "Luz"}
+UNPASSED = "Not executed: a person answered this instead, and the answer could not be passed on:"
 
 
 def tool_of(ledger: Ledger, policy: ApprovalPolicy | None = None, **fields: Any) -> Any:
@@ -76,7 +81,7 @@ async def test_stored_answer_without_the_right_reaches_no_model(
     deps = worker_deps(store, tool)
     await answer(store, word(await asked(deps, tool), **fields))
     outcome = some((await run(deps, tool, task_for(tool, revision=1))).outcome)
-    assert (outcome.code, outcome.value.inline) == ("refused", f"Not executed: {why}.")
+    assert (outcome.code, outcome.value.inline) == ("refused", f"{UNPASSED} {why}.")
     assert ledger.rows == []
 
 
@@ -94,9 +99,38 @@ async def test_answer_is_not_enough_under_a_larger_quorum_of_now(store: Store, l
     await answer(store, word(await asked(worker_deps(store, asked_of_one), asked_of_one)))
     tool = tool_of(ledger, ApprovalPolicy(quorum=2))
     outcome = some((await run(worker_deps(store, tool), tool, task_for(tool, revision=1))).outcome)
-    assert (outcome.code, outcome.value.inline) == (
-        "refused", "Not executed: more people have to approve this now.",
-    )  # fmt: skip
+    assert (outcome.code, outcome.value.inline) == ("refused", f"{UNPASSED} more people have to approve this now.")
+
+
+async def test_answer_outlasts_a_change_of_the_shown_arguments(store: Store, ledger: Ledger) -> None:
+    before = tool_of(ledger)
+    await answer(store, word(await asked(worker_deps(store, before), before)))
+    tool = tool_of(ledger, ApprovalPolicy(show=ShownArguments(only=("amount",))))
+    outcome = some((await run(worker_deps(store, tool), tool, task_for(tool, revision=1))).outcome)
+    assert (outcome.code, outcome.value.inline["answer"], ledger.rows) == ("answered", GIVEN, [])
+
+
+async def test_answer_that_a_deployed_rule_denies_at_question_time_ends_in_words(store: Store, ledger: Ledger) -> None:
+    before = tool_of(ledger)
+    await answer(store, word(await asked(worker_deps(store, before), before)))
+    turning = f"{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"
+    tool = tool_of(ledger, ApprovalPolicy(deny_if=f"ctx.now.at < '{turning}'"))
+    later = dataclasses.replace(worker_deps(store, tool), clock=lambda: datetime.now(UTC) + timedelta(hours=2))
+    reply = await run(later, tool, task_for(tool, revision=1))
+    why = "by the policy of now this would have been denied when it was asked"
+    assert (reply.again, some(reply.outcome).value.inline) == ("", f"{UNPASSED} {why}.")
+
+
+async def test_late_outcome_of_a_run_is_not_recorded_as_an_answer(store: Store, ledger: Ledger) -> None:
+    tool = tool_of(ledger, ApprovalPolicy(audit="best_effort"))
+    deps, task = worker_deps(store, tool), task_for(tool, revision=1)
+    request = await asked(deps, tool)
+    await store.claim(task.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
+    await store.record(task.digest, CallOutcome(call="c1.1", tool="pay", code="ok"))
+    await answer(store, word(request))
+    assert some((await run(deps, tool, task)).outcome).code == "ok"
+    records = await AuditLog(store).stream(TURN.workflow_id)
+    assert [each.kind for each in records if "answered" in each.data] == []
 
 
 async def test_answer_by_another_schema_is_asked_again(store: Store, ledger: Ledger) -> None:
@@ -152,7 +186,7 @@ async def test_stored_answer_of_an_editor_reaches_no_model(store: Store, ledger:
     request = await edited_before(store, tool, deps)
     await answer(store, word(request, delivery_id="own"))
     reply = await run(deps, tool, task_for(tool, ARGS | {"amount": 7}, revision=3))
-    assert some(reply.outcome).value.inline == "Not executed: an approver of this may not decide it now."
+    assert some(reply.outcome).value.inline == f"{UNPASSED} an approver of this may not decide it now."
 
 
 async def test_answer_is_too_late_once_the_call_has_begun(store: Store, ledger: Ledger) -> None:

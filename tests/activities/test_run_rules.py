@@ -595,6 +595,42 @@ def test_approval_expires_after_its_span_from_the_last_answer(span: float, after
     assert checked(bound(grant_ttl=span), after=after, completed_at=None) == RUN
 
 
+@table(
+    ("asked", "rules", "terms"),
+    ({"grant_ttl": 1.0}, {}, {}),
+    ({}, {"grant_ttl": 1.0}, {}),
+    ({}, {}, {"timeout": 59.0}),
+    ({}, {"preview_required": True}, {}),
+    ({"secrets": ("to",)}, {}, {}),
+    ({}, {"show": ShownArguments(only=("amount",))}, {}),
+    ({"revision": 2, "edit_of": 1}, {"edit": "off"}, {}),
+)
+def test_answer_instead_ignores_what_only_a_run_must_meet(
+    asked: dict[str, Any], rules: dict[str, Any], terms: dict[str, Any]
+) -> None:
+    question, policy = bound(**asked), ApprovalPolicy(**rules)
+    now = VerdictTerms(approvers=("role:approvers",), **terms)
+    given = {"verdict": "answered", "answer": "no room"}
+    assert checked(question, rules=policy, terms=now).kind == "again"
+    assert checked(question, yes(question, **given), rules=policy, terms=now, verdict="answered") == RUN
+
+
+@table(
+    ("given", "terms", "kind"),
+    ({"subject": "stranger"}, {}, "again"),
+    ({"subject": "ana"}, {}, "again"),
+    ({"unsigned": True}, {}, "refuse"),
+    ({}, {"min_assurance": "mfa"}, "again"),
+    ({}, {"quorum": 2}, "again"),
+)
+def test_answer_instead_needs_its_author_and_their_right_of_now(
+    given: dict[str, Any], terms: dict[str, Any], kind: str
+) -> None:
+    now = VerdictTerms(approvers=("role:approvers",), **terms)
+    word = yes(bound(), **{"verdict": "answered", "answer": "no room"} | given)
+    assert checked(bound(), word, terms=now, verdict="answered", editors=("ana",)).kind == kind
+
+
 # The stored rows
 
 
