@@ -198,7 +198,9 @@ class RunOnce:
         await self._journal.settle()
         reply = recorded_reply(claim)
         if reply is not None:
-            await self._journal.apart(ends)
+            # The ticket may hold the outcome of an earlier run.
+            if claim.outcome is not None and claim.outcome.code == "answered":
+                await self._journal.apart(ends)
             return reply
         if claim.kind == "other":
             return await self._rights.refuse(task, _OTHER_ACTION)
