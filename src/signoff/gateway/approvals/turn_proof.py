@@ -49,12 +49,14 @@ async def proved_view(
         return view
     tickets = await store.tickets_of_turn(begun.key.workflow_id) if tickets is None else tickets
     asked = await _load_requests(begun, requests)
+    finished = [each for each in tickets if each.state == "done" and _is_of(each, begun)]
     all_calls = (*view.calls, *_calls_of(view))
     proof = CallProof(
         turn=begun.key,
         catalog=catalog,
         asked=asked,
-        done=tuple(each for each in tickets if each.state == "done" and _is_of(each, begun)),
+        done=tuple(each for each in finished if not _is_answer(each)),
+        answered=tuple(filter(_is_answer, finished)),
         earlier=await _earlier(begun.key, all_calls, requests),
         dry_run=begun.dry_run,
     )
@@ -69,14 +71,16 @@ async def proved_view(
 class CallProof:
     """The store's facts about the calls of a turn, which judge the turn's claims.
 
-    `asked` maps a call to the latest revision of its question. `done` has the tickets of finished runs. `earlier` has
-    the requests that a repeated denial may name. A `dry_run` asks no approver and runs nothing.
+    `asked` maps a call to the latest revision of its question. `done` has the tickets of finished runs, `answered`
+    those of persons' answers. `earlier` has the requests that a repeated denial may name. A `dry_run` asks no approver
+    and runs nothing.
     """
 
     turn: TurnKey
     catalog: Catalog
     asked: Mapping[str, LoadedRequest] = field(default_factory=dict)
     done: Sequence[Ticket] = ()
+    answered: Sequence[Ticket] = ()
     earlier: Mapping[str, ApprovalRequest] = field(default_factory=dict)
     dry_run: bool = False
 
@@ -141,6 +145,8 @@ class CallProof:
             return any(each.call in tried and self._bears_out(each, outcome.fallback) for each in self.done)
         if any(each.call == outcome.call and self._bears_out(each, outcome.tool) for each in self.done):
             return True
+        if any(each.call == outcome.call for each in self.answered):
+            return False
         tools = self.catalog.tools_named(outcome.tool)
         # Read-only tools take no ticket unless their use is counted.
         return bool(tools) and all(tool.read_only and tool.usage_limit is None for tool in tools)
@@ -224,7 +230,9 @@ class CallProof:
         loaded = self.asked.get(call)
         rows = None if loaded is None else loaded.rows
         revisions = () if rows is None else tuple(rows.request(each) for each in reversed(rows.questions))
-        request = next((each for each in revisions if each.state == "answered"), None)
+        taken = [each for each in self.answered if each.call == call]
+        matches = (each for each in revisions if each.state == "answered")
+        request = next((each for each in matches if any(_names(each, ticket) for ticket in taken)), None)
         if request is None:
             return CallOutcome(
                 call=outcome.call, tool=outcome.tool, code="refused", gate="approval", value=_text(UNANSWERED)
@@ -283,6 +291,11 @@ def _calls_of(view: TurnView) -> tuple[CallView, ...]:
 def _is_of(ticket: Ticket, begun: SignedStart) -> bool:
     """False for a ticket of an earlier turn with the same id."""
     return begun.requester is None or ticket.nonce == begun.requester.nonce
+
+
+def _is_answer(ticket: Ticket) -> bool:
+    """Return whether a person's answer took the ticket: nothing ran."""
+    return ticket.outcome is not None and ticket.outcome.code == "answered"
 
 
 def _find_agreeing(request: ApprovalRequest) -> set[str]:
