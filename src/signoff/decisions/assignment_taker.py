@@ -16,7 +16,7 @@ from signoff.approvals.machine import (
     vote_of,
 )
 from signoff.approvals.quorum import Voter, added_entry, added_people, people_who_gave, suffices, with_added
-from signoff.approvals.request_state import StoredAnswer, assigned_hash
+from signoff.approvals.request_state import StoredAnswer, assigned_hash, editors_of
 from signoff.audit.log import entry_writer
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, Vote
@@ -94,7 +94,8 @@ class AssignmentTaker:
             gave = person is not None and has_handed_on(asked, person, self._assigner.people)
             why: ReceiptReason = "handed_on" if gave else ""
             return refusal(asked, author.code or "not_allowed", why=why)
-        reason = assignment_problem(asked, rows.answers, decision, author, self._assigner.people, received)
+        editors, people = editors_of(rows.questions, rows.answers), self._assigner.people
+        reason = assignment_problem(asked, rows.answers, decision, author, people, received, editors)
         return refusal(asked, "not_allowed", why=reason) if reason else too_many(rows, decision, author)
 
 
@@ -105,10 +106,12 @@ def assignment_problem(
     author: Authority,
     people: Directory,
     moment: datetime,
+    editors: Sequence[str],
 ) -> ReceiptReason:
     """Return why an approver may not hand the request on, or not add that person, or "".
 
-    The other person must be eligible by their own right, and must not have requested, edited or answered it.
+    `editors` are those of all revisions. The other person must be eligible by their own right, and must not have
+    requested, edited or answered it.
     """
     tenant = request.tenant
 
@@ -124,7 +127,7 @@ def assignment_problem(
         if giver in taken or author.on_behalf:
             return "further"
     asker = request.requester
-    askers = (asker.user, asker.person_id, *request.proposers, request.edited_by)
+    askers = (asker.user, asker.person_id, *request.proposers, *editors)
     added, gave = map(human, added_people(request.assignments)), map(human, people_who_gave(request.assignments))
     person = people.find(decision.to, tenant)
     if person is not None and taker == giver:

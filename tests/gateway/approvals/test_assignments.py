@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from activity_kit import about, asked, worker_deps
 from gateway_login import as_person, browser, hidden, words
 from gateway_rig import MONEY, SIGNER, GatewayRig, gateway_rig, turn_of
 from some import some
@@ -24,7 +25,7 @@ from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
-from signoff.store.questions.questions import Questions
+from signoff.store.questions.questions import Questions, end_question
 from signoff.store.store import Store
 from signoff.testing.builders import a_decision, a_person, a_request
 
@@ -40,7 +41,11 @@ _BOTH = ApprovalPolicy(quorum=2)
 
 def catalog(ledger: Ledger) -> Catalog:
     money: dict[str, Any] = {"input_schema": MONEY, "effect": "Pay {amount} {currency} to {to}", "title": "Pay"}
-    tools = [pay_tool(ledger, **money), pay_tool(ledger, _BOTH, name="both", **money)]
+    tools = [
+        pay_tool(ledger, **money),
+        pay_tool(ledger, _BOTH, name="both", **money),
+        pay_tool(ledger, ApprovalPolicy(edit="approve"), name="easy", answer_schema={"type": "string"}, **money),
+    ]
     return catalog_of(tools, actors=[Actor(name="desk", model="scripted", description="Pays.")], people=PEOPLE)
 
 
@@ -222,6 +227,35 @@ async def test_page_adds_an_approver(rig: GatewayRig) -> None:
         assert "0 of 2 approvals" in words(done.text)
 
 
+async def edited_before(rig: GatewayRig, editor: str) -> str:
+    """Return a request about arguments that `editor` edited, asked again after that edit's own approval lapsed."""
+    store, edited = rig.deps.store, {"amount": 7, "to": "Ana"}
+    [tool] = rig.deps.catalog.tools_named("easy")
+    deps = worker_deps(store, tool)
+    first = await asked(deps, tool)
+    edit = about(first, subject=editor, edited_args=edited, delivery_id="edit")
+    second = await asked(deps, tool, edited, edit=edit)
+    await store.run(lambda connection: end_question(connection, second.id, second.revision, "lapsed"))
+    return (await asked(deps, tool, edited)).id
+
+
+async def test_earlier_editor_is_neither_assigned_nor_offered_an_answer(rig: GatewayRig) -> None:
+    approval = await edited_before(rig, "rui")
+    answers = f"/approvals/{approval}/answer"
+    assert (await rig.request(approval)).revision == 3
+    async with browser(rig) as page:
+        await as_person(page, "ana")
+        shown = (await page.get(f"/approvals/{approval}")).text
+        form = shown[shown.index(f'action="/approvals/{approval}/assign"') :].partition("</form>")[0]
+        assert [name for name in ("rui", "bo") if f'value="{name}"' in form] == ["bo"]
+        assert answers in shown
+        await as_person(page, "rui")
+        shown = (await page.get(f"/approvals/{approval}")).text
+        assert ('value="approved"' in shown, answers in shown) == (True, False)
+    assert (await handed_on(rig, approval, "ana", "rui")).get("why") == "to_asker"
+    assert (await added(rig, approval, "ana", "rui")).get("why") == "to_asker"
+
+
 async def sent(page: httpx2.AsyncClient, path: str, shown: str, **fields: str) -> httpx2.Response:
     answer = await page.post(path, data={**hidden(shown, path), **fields}, follow_redirects=True)
     assert answer.status_code == 200, answer.text
@@ -241,7 +275,7 @@ _DEPUTY = FixedDirectory(
     ("by", "to", "people", "fields", "why"),
     ("ana", "rui", _TWICE, {}, ""),
     ("ana", "rui", _TWICE, {"proposers": ("rui2",)}, "to_asker"),
-    ("ana", "rui", _TWICE, {"edited_by": "rui"}, "to_asker"),
+    ("ana", "rui", _TWICE, {"editors": ("rui",)}, "to_asker"),
     ("ana", "rui2", _TWICE, {"allow_self": True, "proposers": ("rui",)}, "to_asker"),
     ("rui2", "rui", _TWICE, {}, "to_self"),
     ("ana", "rui", _TWICE, {"quorum": 2}, ""),
@@ -252,9 +286,11 @@ _DEPUTY = FixedDirectory(
 def test_assignment_needs_another_eligible_person(
     by: str, to: str, people: FixedDirectory, fields: dict[str, Any], why: str
 ) -> None:
-    request = a_request(approvers=("role:approvers",), min_assurance="channel", **fields)
+    editors = fields.get("editors", ())
+    terms = {name: each for name, each in fields.items() if name != "editors"}
+    request = a_request(approvers=("role:approvers",), min_assurance="channel", **terms)
     decision = a_decision(request, verdict="handed_on", subject=by, to=to, assurance="session")
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     author = check_authority(request, decision, moment, people, unsigned=False, development=True)
     assert author.allowed
-    assert assignment_problem(request, (), decision, author, people, moment) == why
+    assert assignment_problem(request, (), decision, author, people, moment, editors) == why

@@ -187,10 +187,11 @@ def card_page(
     absences: Sequence[Absence] = (),
     taken: TakenRequest | None = None,
     in_room: bool = False,
+    editors: Sequence[str] = (),
 ) -> CardPage:
     """`args` are the loaded arguments, or `None` if unavailable.
 
-    `in_room` is whether a room shows the request.
+    `in_room` is whether a room shows the request. `editors` edited any revision.
 
     `unopened` is the number of pages of values that the visitor must still open before an approval. `undo_seconds` is
     the time left to undo the visitor's denial. `first` are the arguments at the top, and `schema` declares all.
@@ -235,7 +236,7 @@ def card_page(
         votes=tuple(_vote(vote, request, visitor, people) for vote in request.votes),
         away=_away_words(request, absences, people, formatter) if pending else (),
         assigned=assignment_words(request, language),
-        assignable=_assignable(request, visitor, people) if pending and decides else (),
+        assignable=_assignable(request, visitor, people, editors) if pending and decides else (),
         counted=_count_votes(request, formatter),
         still=_describe_open_seats(request, people, formatter),
         may=who_may(request, people, formatter, answered=True),
@@ -247,7 +248,7 @@ def card_page(
         own_answer=_describe_own_answer(request, own_verdict, formatter),
         why_not=_why_not(request, eligibility, visitor, people) if pending and not decides else "",
         edits=pending and decides and not own_verdict and request.edit != "off" and not why_no_edit(request, args),
-        answers=pending and decides and not unopened and _may_answer(request, visitor, people),
+        answers=pending and decides and not unopened and _may_answer(request, visitor, people, editors),
         remembers=pending
         and decides
         and not own_verdict
@@ -271,11 +272,11 @@ def card_page(
     )
 
 
-def _may_answer(request: ApprovalRequest, visitor: Visitor, people: Directory) -> bool:
+def _may_answer(request: ApprovalRequest, visitor: Visitor, people: Directory, editors: Sequence[str]) -> bool:
     """Only for display: the decision itself checks the same rules."""
     if request.answer_schema is None or progress(request).needed > 1:
         return False
-    spec = approver_spec_of(as_answerable(request, filter(None, (request.edited_by,))))
+    spec = approver_spec_of(as_answerable(request, editors))
     return not resolve_eligibility(visitor.person, people, spec, visitor.formatter.now).code
 
 
@@ -385,12 +386,14 @@ def _away_words(
     )
 
 
-def _assignable(request: ApprovalRequest, visitor: Visitor, people: Directory) -> tuple[tuple[str, str], ...]:
+def _assignable(
+    request: ApprovalRequest, visitor: Visitor, people: Directory, editors: Sequence[str]
+) -> tuple[tuple[str, str], ...]:
     """Leaves out people who cannot be asked, although the policy names them."""
     if request.kind != "approval":
         return ()
     votes = (*request.votes, *request.assignments)
-    done = {visitor.person.id, request.edited_by, request.requester.user, *request.proposers}
+    done = {visitor.person.id, request.requester.user, *request.proposers, *editors}
     done |= {vote.subject for vote in votes} | {vote.decision.to for vote in votes}
     found = find_assignable(request, people, visitor.formatter.now)
     return tuple((each.id, each.name or each.id) for each in found if each.id not in done)

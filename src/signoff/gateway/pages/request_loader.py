@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from signoff.approvals.card import first_arguments
-from signoff.approvals.request_state import find_denial, undo_seconds
+from signoff.approvals.request_state import editors_of, find_denial, undo_seconds
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, parse_approval_id
@@ -75,6 +75,7 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor, base:
         similar=similar,
         external=is_external(deps.catalog, request.actor),
         taken=await _taken(deps, request),
+        editors=editors_of(loaded.rows.questions, loaded.rows.answers),
         in_room=bool(find_rooms(rooms, approver_spec_of(request).terms.approvers, request.tenant)),
         absences=await list_absences(deps, request.tenant) if request.state == "pending" else (),
     )
