@@ -1,15 +1,19 @@
 import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx2
 import pytest
+from activity_kit import TURN, asked, pinned, worker_deps
 from gateway_login import asked_of, locked_rig, token_of
-from gateway_rig import MONEY, GatewayRig, gateway_rig, turn_of
+from gateway_rig import MONEY, SIGNER, GatewayRig, gateway_rig, turn_of
+from signed_askers import signed_asker
 from tables import table
 from temporalio.client import Client
-from turn_fixtures import Ledger, catalog_of, pay_tool
+from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool
 
+from signoff.contracts.approval import ApprovalRequest
 from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor
@@ -23,6 +27,7 @@ PEOPLE = (
     a_person("guest", roles=()),
     a_person("eve", roles=("stock",)),
 )
+NULLABLE = MONEY | {"properties": MONEY["properties"] | {"to": {"type": ["string", "null"]}}}
 SCHEMA = {"type": "object", "properties": {"amount": {"type": "number"}}, "required": ["amount"]}
 
 
@@ -32,6 +37,8 @@ def catalog_for(ledger: Ledger) -> Catalog:
         pay_tool(ledger, ApprovalPolicy(edit="approve"), answer_schema=SCHEMA, **money),
         pay_tool(ledger, ApprovalPolicy(confirm="type"), name="typed", **money),
         pay_tool(ledger, ApprovalPolicy(require_reason=True), name="easy", **money),
+        pay_tool(ledger, ApprovalPolicy(timeout=600.0), name="doubt", **money),
+        pay_tool(ledger, ApprovalPolicy(edit="approve"), name="guarded", input_schema=NULLABLE, effect="Pay {to}"),
     ]
     return catalog_of(tools, actors=[Actor(name="desk", model="scripted")], people=PEOPLE)
 
@@ -46,8 +53,15 @@ async def key_of(rig: GatewayRig, person: str = "ana", *scopes: Any) -> dict[str
     return {"x-api-key": await token_of(rig, person, *scopes)}
 
 
-async def threads(rig: GatewayRig, person: str = "ana") -> list[dict[str, Any]]:
-    body = {"offset": 0, "limit": 10, "status": "interrupted", "metadata": {"graph_id": "desk"}}
+async def written(rig: GatewayRig, tool: str, args: Any = None, **fields: Any) -> ApprovalRequest:
+    """Write a question into the store, as a worker does."""
+    [declared] = rig.deps.catalog.tools_named(tool)
+    ctx = pinned(user=signed_asker(SIGNER, GUEST, *TURN, at=datetime.now(UTC)))
+    return await asked(worker_deps(rig.deps.store, declared, people=PEOPLE), declared, args, ctx=ctx, **fields)
+
+
+async def threads(rig: GatewayRig, person: str = "ana", **page: Any) -> list[dict[str, Any]]:
+    body = {"offset": 0, "limit": 10, "status": "interrupted", "metadata": {"graph_id": "desk"}, **page}
     found = await rig.http.post(f"{ROOT}/search", json=body, headers=await key_of(rig, person))
     assert found.status_code == 200, found.text
     return list(found.json())
@@ -102,6 +116,33 @@ async def test_each_verb_decides_as_the_person_of_the_token(
         assert rig.ledger.rows[-1][1]["amount"] == 380
 
 
+async def test_argument_set_to_null_is_edited_to_null(rig: GatewayRig) -> None:
+    approval = await asked_of(rig, "guarded")
+    request = await rig.request(approval)
+    args = {"amount": "420", "currency": "EUR", "to": None}
+    sent = await resumed(rig, f"{approval}~{request.question_hash}", "edit", {"action": "guarded", "args": args})
+    assert sent.status_code == 200, sent.text
+    await rig.turns.signoff.result(turn_of(approval))
+    assert rig.ledger.rows[-1][1] == {"amount": 420, "currency": "EUR", "to": None}
+
+
+async def test_request_about_an_unknown_outcome_takes_no_place_in_a_page(rig: GatewayRig) -> None:
+    doubt = await written(rig, "doubt", doubt=1)
+    assert doubt.kind == "in_doubt"
+    approvals = [await asked_of(rig) for _ in range(2)]
+    pages = [await threads(rig, offset=offset, limit=1) for offset in range(3)]
+    assert sorted(each["thread_id"].partition("~")[0] for page in pages for each in page) == sorted(approvals)
+    assert [len(page) for page in pages] == [1, 1, 0]
+
+
+async def test_page_begins_far_within_the_list_but_not_behind_its_end(rig: GatewayRig) -> None:
+    body, headers = {"offset": 500, "limit": 100}, await key_of(rig)
+    assert (await rig.http.post(f"{ROOT}/search", json=body, headers=headers)).json() == []
+    for wrong in ({"offset": 1_000}, {"limit": 101}, {"offset": -1}):
+        sent = await rig.http.post(f"{ROOT}/search", json=wrong, headers=headers)
+        assert sent.status_code in (400, 422), wrong
+
+
 async def test_streamed_response_has_one_event_for_its_run(rig: GatewayRig) -> None:
     approval = await asked_of(rig)
     [thread] = await threads(rig)
@@ -126,7 +167,9 @@ async def test_streamed_response_has_one_event_for_its_run(rig: GatewayRig) -> N
     ("pay", "response", {"a": 1}, 422),
     ("pay", "edit", {"action": "other", "args": {"amount": "1"}}, 422),
     ("pay", "edit", {"action": "pay", "args": {"amount": "much"}}, 422),
-    ("pay", "edit", {"action": "pay", "args": {"amount": "420"}}, 422),
+    ("pay", "edit", {"action": "pay", "args": {"amount": "420", "currency": "EUR", "to": "Ana"}}, 422),
+    ("pay", "edit", {"action": "pay", "args": {"amount": "380", "to": "Ana"}}, 422),
+    ("pay", "edit", {"action": "pay", "args": {"amount": "380", "currency": None, "to": "Ana"}}, 422),
     ("pay", "approve", None, 422),
 )
 async def test_response_that_cannot_count_changes_nothing(

@@ -20,7 +20,9 @@ from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.limits import DECISION_BYTES
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionDraft
+from signoff.contracts.responses import WaitingCard
 from signoff.formats.json_reader import NotJson, read_json
+from signoff.formats.nearest_name import quote_name
 from signoff.formats.replace import replace
 from signoff.gateway.approvals.api_attempts import ApiAttempt, decide_draft
 from signoff.gateway.approvals.argument_parser import problem_words, set_values
@@ -40,6 +42,8 @@ from signoff.texts.endings import written_receipt
 _MARK: Final = "~"
 """Separates a thread's approval id from the hash of its question."""
 _MOST: Final = 100
+_FURTHEST: Final = 900
+"""The largest offset. With `_MOST`, it reads as many requests as the list of `/v1/approvals` at most."""
 _NEEDED: Final = f"send a personal token as `{API_KEY}`"
 _WAITING: Final = "interrupted"
 
@@ -54,22 +58,20 @@ async def list_threads(request: Request, deps: Deps, caller: KeyReader) -> JSONR
     wanted: Mapping[str, Any] = body if isinstance(body, dict) else {}
     if wanted.get("status", _WAITING) != _WAITING:
         return JSONResponse([])
-    offset, limit = _count(wanted, "offset", 0), _count(wanted, "limit", 10)
+    offset, limit = _count(wanted, "offset", 0, _FURTHEST), _count(wanted, "limit", 10, _MOST)
     rights = deps.rights(person)
     cards = await deps.lists.share(
         person,
         (),
         ("agent inbox", rights, offset, limit),
-        lambda: deps.requests.list_waiting(person.tenant, approvers=rights, limit=offset + limit),
+        lambda: deps.requests.list_waiting(person.tenant, approvers=rights, wanted=_has_verbs, limit=offset + limit),
     )
     threads = []
     for card in cards[offset:]:
-        # Approvers of an unknown outcome decide about the past, for which the protocol has no verbs.
-        if card.kind == "approval":
-            try:
-                threads.append(_thread(await Conversations(deps).load(card.id, person)))
-            except NotFound:
-                continue
+        try:
+            threads.append(_thread(await Conversations(deps).load(card.id, person)))
+        except NotFound:
+            continue
     return JSONResponse(threads)
 
 
@@ -104,10 +106,15 @@ def _caller(caller: AuthenticatedCaller | None) -> AuthenticatedCaller:
     return caller
 
 
-def _count(body: Mapping[str, Any], name: str, default: int) -> int:
+def _has_verbs(card: WaitingCard) -> bool:
+    """Approvers of an unknown outcome decide about the past, for which the protocol has no verbs."""
+    return card.kind == "approval"
+
+
+def _count(body: Mapping[str, Any], name: str, default: int, most: int) -> int:
     given = body.get(name, default)
-    if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given <= _MOST:
-        raise Refused(f"`{name}`: 0 to {_MOST}", code="malformed")
+    if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given <= most:
+        raise Refused(f"`{name}`: 0 to {most}", code="malformed")
     return given
 
 
@@ -220,6 +227,8 @@ def _edited(args: Any, loaded: LoadedRequest, deps: GatewayDeps) -> dict[str, An
     if action != request.tool or not isinstance(sent, dict):
         return "`args`: the tool as `action`, and its `args`"
     before: Mapping[str, Any] = masked_args(loaded.args, request.secrets)
+    if missing := sorted(before.keys() - sent.keys()):
+        return f"`args`: an edit sends every argument, also {quote_name(missing[0])}"
     settings = {
         name: _text(value) for name, value in sent.items() if name not in before or not _is_same(value, before[name])
     }
@@ -242,8 +251,8 @@ def _is_same(sent: Any, before: Any) -> bool:
         return False
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) or value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _run(thread: str, receipt: Receipt) -> dict[str, Any]:
