@@ -605,12 +605,12 @@ def test_approval_expires_after_its_span_from_the_last_answer(span: float, after
     ({}, {"show": ShownArguments(only=("amount",))}, {}),
     ({"revision": 2, "edit_of": 1}, {"edit": "off"}, {}),
 )
-def test_answer_instead_ignores_what_only_a_run_must_meet(
+def test_answer_instead_ignores_conditions_of_a_run(
     asked: dict[str, Any], rules: dict[str, Any], terms: dict[str, Any]
 ) -> None:
     question, policy = bound(**asked), ApprovalPolicy(**rules)
     now = VerdictTerms(approvers=("role:approvers",), **terms)
-    given = {"verdict": "answered", "answer": "no room"}
+    given: dict[str, Any] = {"verdict": "answered", "answer": "no room"}
     assert checked(question, rules=policy, terms=now).kind == "again"
     assert checked(question, yes(question, **given), rules=policy, terms=now, verdict="answered") == RUN
 
@@ -627,7 +627,8 @@ def test_answer_instead_needs_its_author_and_their_right_of_now(
     given: dict[str, Any], terms: dict[str, Any], kind: str
 ) -> None:
     now = VerdictTerms(approvers=("role:approvers",), **terms)
-    word = yes(bound(), **{"verdict": "answered", "answer": "no room"} | given)
+    fields: dict[str, Any] = {"verdict": "answered", "answer": "no room"} | given
+    word = yes(bound(), **fields)
     assert checked(bound(), word, terms=now, verdict="answered", editors=("ana",)).kind == kind
 
 

@@ -110,7 +110,7 @@ def assignment_problem(
 ) -> ReceiptReason:
     """Return why an approver may not hand the request on, or not add that person, or "".
 
-    `editors` are those of all revisions. The other person must be eligible by their own right, and must not have
+    `editors` edited any revision. The other person must be eligible by their own right, and must not have
     requested, edited or answered it.
     """
     tenant = request.tenant

@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from activity_kit import TURN, asked, pinned, worker_deps
+from activity_kit import TURN, about, asked, pinned, worker_deps
 from gateway_login import asked_of, locked_rig, token_of
 from gateway_rig import MONEY, SIGNER, GatewayRig, gateway_rig, turn_of
 from signed_askers import signed_asker
@@ -13,16 +13,23 @@ from tables import table
 from temporalio.client import Client
 from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool
 
+from signoff.activities import question_writer
+from signoff.approvals.card import NOTE_CHARS
 from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.content import Remark
 from signoff.formats.replace import replace
+from signoff.languages.remarks import remark_text
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
+from signoff.registry.hooks import HookContext, Permission
 from signoff.store.store import Store
 from signoff.testing.builders import a_person
 
 ROOT = "/v1/agent-inbox/threads"
+OBJECTION = "no payments to this address at present"
 PEOPLE = (
+    a_person("bea", name="Bea", roles=("approvers",)),
     a_person("ana", name="Ana", roles=("approvers",)),
     a_person("guest", roles=()),
     a_person("eve", roles=("stock",)),
@@ -31,12 +38,18 @@ NULLABLE = MONEY | {"properties": MONEY["properties"] | {"to": {"type": ["string
 SCHEMA = {"type": "object", "properties": {"amount": {"type": "number"}}, "required": ["amount"]}
 
 
+async def objects(args: dict[str, Any], context: HookContext) -> Permission:
+    return Permission.deny(OBJECTION, can_override=True)
+
+
 def catalog_for(ledger: Ledger) -> Catalog:
     money: dict[str, Any] = {"input_schema": MONEY, "effect": "Pay {amount} to {to}", "title": "Pay"}
     tools = [
         pay_tool(ledger, ApprovalPolicy(edit="approve"), answer_schema=SCHEMA, **money),
         pay_tool(ledger, ApprovalPolicy(confirm="type"), name="typed", **money),
         pay_tool(ledger, ApprovalPolicy(require_reason=True), name="easy", **money),
+        pay_tool(ledger, ApprovalPolicy(quorum=2, edit="approve"), name="both", **money),
+        pay_tool(ledger, ApprovalPolicy(), name="objects", check_permissions=objects, **money),
         pay_tool(ledger, ApprovalPolicy(timeout=600.0), name="doubt", **money),
         pay_tool(ledger, ApprovalPolicy(edit="approve"), name="guarded", input_schema=NULLABLE, effect="Pay {to}"),
     ]
@@ -81,16 +94,91 @@ def shown(thread: dict[str, Any]) -> dict[str, Any]:
 async def test_waiting_request_is_an_interrupted_thread_for_its_approvers(rig: GatewayRig) -> None:
     approval = await asked_of(rig)
     [thread] = await threads(rig)
-    request = await rig.request(approval)
+    request, value = await rig.request(approval), shown(thread)
     assert thread["thread_id"] == f"{approval}~{request.question_hash}"
-    assert shown(thread) == {
-        "action_request": {"action": "pay", "args": {"amount": 420, "currency": "EUR", "to": "Ana"}},
-        "config": {"allow_accept": True, "allow_edit": True, "allow_respond": True, "allow_ignore": True},
-        "description": request.card.effect,
-    }
+    assert value["action_request"] == {"action": "pay", "args": {"amount": 420, "currency": "EUR", "to": "Ana"}}
+    assert value["config"] == {"allow_accept": True, "allow_edit": True, "allow_respond": True, "allow_ignore": True}
+    assert request.card.effect in value["description"]
     assert await threads(rig, "eve") == []
     hidden = await rig.http.get(f"{ROOT}/{thread['thread_id']}", headers=await key_of(rig, "eve"))
     assert hidden.status_code == 404
+
+
+async def test_description_has_reasons_remarks_and_defaults_of_the_card(rig: GatewayRig) -> None:
+    await written(rig, "pay", {"amount": 7, "to": "P\u0430ypal\u202e <b>*&"}, notes=(Remark.of("not_run"),))
+    [thread] = await threads(rig)
+    told = shown(thread)["description"]
+    for part in (
+        "- Payee: P\u0430⟦U+0430⟧ypal⟦U+202E⟧ \\<b\\>\\*\\&",
+        "⟦default⟧: EUR",
+        "imitate Latin letters",
+        "hold invisible characters",
+        "an earlier approval was not used",
+        "on behalf of guest",
+        "this tool always does",
+        f"{rig.deps.settings.public_url}/approvals/",
+    ):
+        assert part.lower() in told.lower(), (part, told)
+    assert shown(thread)["config"]["allow_accept"]
+
+
+async def test_objection_of_the_permission_check_is_in_the_description(rig: GatewayRig) -> None:
+    await written(rig, "objects")
+    [thread] = await threads(rig)
+    assert OBJECTION in shown(thread)["description"]
+    assert shown(thread)["config"]["allow_accept"]
+
+
+async def test_unnamed_editor_of_a_card_stops_an_acceptance(rig: GatewayRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A forged question.
+    monkeypatch.setattr(question_writer, "editor_note", lambda name: Remark.of("not_run"))
+    edited, first = {"amount": 7, "to": "Ana"}, await written(rig, "both")
+    edit = about(first, subject="ana", edited_args=edited, delivery_id="edit")
+    request = await written(rig, "both", edited, edit=edit)
+    [thread] = await threads(rig, "bea")
+    assert (await rig.request(request.id)).edited_by == "ana"
+    assert not shown(thread)["config"]["allow_accept"]
+
+
+async def test_remarks_without_room_in_the_description_stop_an_acceptance(rig: GatewayRig) -> None:
+    notes = (Remark.of("lookalikes"), Remark.of("invisible"), "n" * 101)
+    request = await written(rig, "pay", notes=notes)
+    [thread] = await threads(rig)
+    assert (await rig.request(request.id)).card.notes == notes
+    assert len(remark_text(notes, "en")) > NOTE_CHARS
+    assert not shown(thread)["config"]["allow_accept"]
+
+
+@table("kind", "accept", "edit", "response")
+async def test_request_whose_description_lacks_its_objection_takes_only_a_denial(rig: GatewayRig, kind: str) -> None:
+    request = await written(rig, "pay", override="0" * 64)
+    [thread] = [each for each in await threads(rig) if each["thread_id"].startswith(request.id)]
+    config = {"allow_accept": False, "allow_edit": False, "allow_respond": False, "allow_ignore": True}
+    assert shown(thread)["config"] == config
+    edit = {"action": "pay", "args": {"amount": "380", "to": "Ana"}}
+    args = {"accept": None, "edit": edit, "response": '{"amount": 1}'}[kind]
+    sent = await resumed(rig, thread["thread_id"], kind, args)
+    assert (sent.status_code, "in the inbox" in sent.json()["message"]) == (422, True), sent.text
+    assert (await rig.request(request.id)).state == "pending"
+
+
+async def test_editor_is_named_to_the_next_approver(rig: GatewayRig) -> None:
+    approval = await asked_of(rig, "both")
+    args = {"amount": "380", "currency": "EUR", "to": "Ana"}
+    first = await resumed(
+        rig, f"{approval}~{(await rig.request(approval)).question_hash}", "edit", {"action": "both", "args": args}
+    )
+    assert first.status_code in (200, 202), first.text
+    [thread] = await threads(rig, "bea")
+    assert "Ana edited" in shown(thread)["description"], shown(thread)
+    assert shown(thread)["config"]["allow_accept"]
+
+
+async def test_arguments_for_reading_alone_hold_no_markup(rig: GatewayRig) -> None:
+    await written(rig, "typed", {"amount": 7, "to": "Bo <!-- and Eve -->", "memo": "- a\nb", "more": ["<b>"]})
+    [thread] = await threads(rig)
+    args = {"amount": 7, "to": "Bo \\<\\!-- and Eve --\\>", "memo": "\\- a⏎b", "more": '\\["\\<b\\>"\\]'}
+    assert shown(thread)["action_request"]["args"] == args
 
 
 @table(

@@ -5,25 +5,31 @@ shown question, so that an answer to another question is stale. No header permit
 """
 
 import json
+import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from signoff.approvals.card import NOTE_CHARS, ROWS
 from signoff.approvals.quorum import progress
+from signoff.channels.card_text import CardLimits, CardWords, card_words
+from signoff.channels.envelopes import OutboundCard
 from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import PERMISSION_RULE
 from signoff.contracts.canonical_json import same_arguments
 from signoff.contracts.decision import at_least
 from signoff.contracts.errors import NotFound, Refused
-from signoff.contracts.limits import DECISION_BYTES
+from signoff.contracts.limits import CARD_VALUE_CHARS, DECISION_BYTES
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionDraft
 from signoff.contracts.responses import WaitingCard
 from signoff.formats.json_reader import NotJson, read_json
 from signoff.formats.nearest_name import quote_name
 from signoff.formats.replace import replace
+from signoff.formats.visible_text import whole_line
 from signoff.gateway.approvals.api_attempts import ApiAttempt, decide_draft
 from signoff.gateway.approvals.argument_parser import problem_words, set_values
 from signoff.gateway.approvals.decision_parser import refused_receipt
@@ -36,8 +42,11 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import receipt_status
 from signoff.gateway.languages import formatter_in
 from signoff.gateway.transport.json_route import JsonRoute, read_body
+from signoff.languages.remarks import remark_text
 from signoff.store.request_reader import LoadedRequest
 from signoff.texts.endings import written_receipt
+from signoff.texts.formatter import Formatter
+from signoff.texts.reasons import rule_expression
 
 _MARK: Final = "~"
 """Separates a thread's approval id from the hash of its question."""
@@ -46,6 +55,10 @@ _FURTHEST: Final = 900
 """The largest offset. With `_MOST`, it reads as many requests as the list of `/v1/approvals` at most."""
 _NEEDED: Final = f"send a personal token as `{API_KEY}`"
 _WAITING: Final = "interrupted"
+_LIMITS: Final = CardLimits(value=4 * CARD_VALUE_CHARS, rows=ROWS + 1)
+_MARKUP: Final = re.compile(r"[\\`*_\[\]<>#|~&!]")
+_LINE_START: Final = re.compile(r"^([0-9]*)([-+=.)])")
+_UNTOLD: Final = "the description has no room for the whole card, so decide in the inbox"
 
 router = APIRouter(prefix="/v1/agent-inbox", route_class=JsonRoute, include_in_schema=False)
 
@@ -53,7 +66,8 @@ router = APIRouter(prefix="/v1/agent-inbox", route_class=JsonRoute, include_in_s
 @router.post("/threads/search")
 async def list_threads(request: Request, deps: Deps, caller: KeyReader) -> JSONResponse:
     """List the requests that the token's person may decide, soonest deadline first."""
-    person = _caller(caller).person
+    reader = _Reader.of(request, deps, _caller(caller))
+    person = reader.caller.person
     body = read_body(await request.body() or b"{}")
     wanted: Mapping[str, Any] = body if isinstance(body, dict) else {}
     if wanted.get("status", _WAITING) != _WAITING:
@@ -69,17 +83,18 @@ async def list_threads(request: Request, deps: Deps, caller: KeyReader) -> JSONR
     threads = []
     for card in cards[offset:]:
         try:
-            threads.append(_thread(await Conversations(deps).load(card.id, person)))
+            threads.append(_thread(await Conversations(deps).load(card.id, person), reader))
         except NotFound:
             continue
     return JSONResponse(threads)
 
 
 @router.get("/threads/{thread}")
-async def show_thread(thread: str, deps: Deps, caller: KeyReader) -> JSONResponse:
+async def show_thread(thread: str, request: Request, deps: Deps, caller: KeyReader) -> JSONResponse:
     """Show one request."""
     approval, _ = _named(thread)
-    return JSONResponse(_thread(await Conversations(deps).load(approval, _caller(caller).person)))
+    reader = _Reader.of(request, deps, _caller(caller))
+    return JSONResponse(_thread(await Conversations(deps).load(approval, reader.caller.person), reader))
 
 
 @router.post("/threads/{thread}/runs")
@@ -123,15 +138,23 @@ def _named(thread: str) -> tuple[str, str]:
     return approval, shown
 
 
-def _thread(loaded: LoadedRequest) -> dict[str, Any]:
+class _Reader(NamedTuple):
+    """The reader of a description."""
+
+    caller: AuthenticatedCaller
+    formatter: Formatter
+    public_url: str
+
+    @classmethod
+    def of(cls, request: Request, deps: GatewayDeps, caller: AuthenticatedCaller) -> "_Reader":
+        return cls(caller, formatter_in(request, caller.person, deps.clock()), deps.settings.public_url)
+
+
+def _thread(loaded: LoadedRequest, reader: _Reader) -> dict[str, Any]:
     request, moment = loaded.request, loaded.request.opened_at
     at = None if moment is None else moment.isoformat()
     pending = request.state == "pending" and request.kind == "approval"
-    interrupt = {
-        "action_request": {"action": request.tool, "args": masked_args(loaded.args, request.secrets)},
-        "config": _config(request),
-        "description": request.card.effect,
-    }
+    interrupts = {request.id: [{"value": _interrupt(loaded, reader)}]} if pending else {}
     return {
         "thread_id": f"{request.id}{_MARK}{request.question_hash}",
         "created_at": at,
@@ -139,14 +162,72 @@ def _thread(loaded: LoadedRequest) -> dict[str, Any]:
         "metadata": {},
         "status": _WAITING if pending else "idle",
         "values": {},
-        "interrupts": {request.id: [{"value": interrupt}]} if pending else {},
+        "interrupts": interrupts,
     }
 
 
-def _config(request: ApprovalRequest) -> dict[str, bool]:
+def _interrupt(loaded: LoadedRequest, reader: _Reader) -> dict[str, Any]:
+    request, words = loaded.request, _words(loaded.request, reader)
+    config, args = _config(request, words, reader), masked_args(loaded.args, request.secrets)
+    return {
+        # Arguments are markup in these programs, except in their forms.
+        "action_request": {"action": request.tool, "args": args if config["allow_edit"] else _readable(args)},
+        "config": config,
+        "description": _description(request, words),
+    }
+
+
+def _words(request: ApprovalRequest, reader: _Reader) -> CardWords:
+    person, link = reader.caller.person, f"{reader.public_url}/approvals/{request.id}"
+    card = OutboundCard(token="", request=request, person=person, address="", link=link)
+    return card_words(card, reader.formatter, how="buttons", assurance=reader.caller.assurance, limits=_LIMITS)
+
+
+def _description(request: ApprovalRequest, words: CardWords) -> str:
+    """Write the words of a channel's card as Markdown, in which no value is markup."""
+    says = f"{words.says_lead} “{words.says}”" if words.says else ""
+    rows = "\n".join(f"- {_plain(row.text)}" for row in words.rows)
+    facts = (words.note, words.asked, words.rule, _objection(request), says, words.counted, words.due)
+    # These have no value of the call. An escaped address would be a wrong one.
+    ways = (words.incomplete, "" if words.decides else words.how, words.open)
+    first = (f"{words.heading} ({words.code})", words.effect)
+    return "\n\n".join(filter(None, (*map(_plain, first), rows, *map(_plain, facts), *ways)))
+
+
+def _objection(request: ApprovalRequest) -> str:
+    """Return the text of the rule, which for a permission check is its objection."""
+    return whole_line(rule_expression(request.rule, request.rule_text))
+
+
+def _is_complete(request: ApprovalRequest, words: CardWords, language: str) -> bool:
+    """Return whether the description holds every value, reason and remark of the card."""
+    notes = remark_text(request.card.notes, language)
+    overrides = request.rule == PERMISSION_RULE and _objection(request) != ""
+    return (
+        words.whole
+        and (overrides or not request.override)
+        and len(notes) <= NOTE_CHARS
+        and whole_line(request.edited_name or request.edited_by) in words.note
+    )
+
+
+def _plain(line: str) -> str:
+    """Escape the markup of Markdown and HTML in a line."""
+    return _LINE_START.sub(r"\1\\\2", _MARKUP.sub(r"\\\g<0>", line.strip()))
+
+
+def _readable(args: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        whole_line(name): _plain(whole_line(_text(each) or "")) if isinstance(each, str | dict | list) else each
+        for name, each in args.items()
+    }
+
+
+def _config(request: ApprovalRequest, words: CardWords, reader: _Reader) -> dict[str, bool]:
     """Offer only verbs that can count without a page. The decision itself checks all rules."""
     plain = not (request.confirm or request.preview_required or request.thread)
-    shown = request.card.whole and plain and not at_least(request.min_assurance, "present")
+    complete = _is_complete(request, words, reader.formatter.language)
+    shown = complete and plain and not at_least(request.min_assurance, "present")
     answers = shown and request.answer_schema is not None and progress(request).needed == 1
     return {
         "allow_accept": shown,
@@ -160,15 +241,14 @@ async def _answer(thread: str, request: Request, deps: GatewayDeps, caller: Auth
     raw = await request.body()
     attempt = ApiAttempt(caller, None, None, raw.decode(errors="replace"), channel_of(request))
     approval, shown = _named(thread)
-    draft = await _draft(approval, shown, raw, deps, caller)
-    # These programs show the card's values alone.
+    reader = _Reader.of(request, deps, caller)
+    draft = await _draft(approval, shown, raw, deps, reader)
+    # These programs show the card alone.
     receipt = await decide_draft(deps, draft, attempt, by_card=True)
-    return written_receipt(receipt, formatter_in(request, caller.person, deps.clock()))
+    return written_receipt(receipt, reader.formatter)
 
 
-async def _draft(
-    approval: str, shown: str, raw: bytes, deps: GatewayDeps, caller: AuthenticatedCaller
-) -> DecisionDraft | Receipt:
+async def _draft(approval: str, shown: str, raw: bytes, deps: GatewayDeps, reader: _Reader) -> DecisionDraft | Receipt:
     """Return the decision of a response, or a receipt for an unclear one, which is never an approval."""
     if len(raw) > DECISION_BYTES:
         return refused_receipt("malformed", approval, f"a response is at most {DECISION_BYTES} bytes")
@@ -176,13 +256,16 @@ async def _draft(
     if response is None:
         return refused_receipt("malformed", approval, "`command.resume`: one response with `type` and `args`")
     try:
-        loaded = await Conversations(deps).load(approval, caller.person)
+        loaded = await Conversations(deps).load(approval, reader.caller.person)
     except NotFound as error:
         return refused_receipt("unknown", approval, error.message)
     if loaded.request.kind != "approval":
         return refused_receipt("not_allowed", approval, "decide about an unknown outcome in the inbox")
     if not shown:
         return refused_receipt("malformed", approval, "the thread's id lacks the hash of its question")
+    complete = _is_complete(loaded.request, _words(loaded.request, reader), reader.formatter.language)
+    if not complete and response[0] in ("accept", "edit", "response"):
+        return refused_receipt("malformed", approval, _UNTOLD)
     base = {"approval_id": approval, "revision": loaded.request.revision, "question_hash": shown}
     kind, args = response
     match kind:

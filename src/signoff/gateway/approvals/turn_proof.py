@@ -72,8 +72,8 @@ class CallProof:
     """The store's facts about the calls of a turn, which judge the turn's claims.
 
     `asked` maps a call to the latest revision of its question. `done` has the tickets of finished runs, `answered`
-    those of persons' answers. `earlier` has the requests that a repeated denial may name. A `dry_run` asks no approver
-    and runs nothing.
+    the tickets of persons' answers. `earlier` has the requests that a repeated denial may name. A `dry_run` asks no
+    approver and runs nothing.
     """
 
     turn: TurnKey
