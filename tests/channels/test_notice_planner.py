@@ -24,7 +24,7 @@ from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.store.messages.notices import Notices
 from signoff.store.questions.questions import Questions
-from signoff.store.request_reader import RequestReader
+from signoff.store.request_reader import ProvedQuestion, RequestReader
 from signoff.store.store import Store
 from signoff.store.tables import DELIVERIES
 from signoff.store.tickets import ticket_key
@@ -59,12 +59,12 @@ class Planning:
         )
         return NoticePlanner(deps, {"chat": "slack"}, RoutingRules(default=("chat",)))
 
-    async def ask(self, **policy: Any) -> ApprovalRequest:
+    async def ask(self, call: str = "c1.1", **policy: Any) -> ApprovalRequest:
         tool = pay_tool(Ledger(), ApprovalPolicy(approvers=("role:approvers",), **policy))
         catalog = catalog_of([tool])
         deps = WorkerDeps(catalog=catalog, store=self.store, people=catalog.people, drivers={}, mark_key=b"k" * 32)
         ctx = CallContext(actor="desk", session="s", turn="t", tenant="main", user=GUEST)
-        return await ask(deps, ctx, tool, {"amount": 20, "to": "Ana"}, call="c1.1")
+        return await ask(deps, ctx, tool, {"amount": 20, "to": "Ana"}, call=call)
 
     async def answer(self, request: ApprovalRequest, verdict: Verdict = "approved", **fields: Any) -> None:
         given = {"approval_id": request.id, "revision": request.revision, "question_hash": request.question_hash}
@@ -188,3 +188,27 @@ async def test_run_of_another_turn_with_the_same_id_has_no_notice(planning: Plan
     await planning.run(request, nonce="another")
     await planning.planner.step()
     assert await planning.kinds(request) == ["decided"]
+
+
+async def test_outcome_that_cannot_be_planned_does_not_stop_the_others(
+    planning: Planning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken, sound = await planning.ask(), await planning.ask(call="c2.1")
+    for request in (broken, sound):
+        await planning.answer(request)
+    await planning.planner.step()
+    for request in (broken, sound):
+        await planning.run(request)
+    find = RequestReader.find
+
+    async def fail(self: RequestReader, approval: str, revision: int | None = None) -> ProvedQuestion:
+        if approval == broken.id:
+            raise KeyError("secrets")
+        return await find(self, approval, revision)
+
+    monkeypatch.setattr(RequestReader, "find", fail)
+    assert await planning.planner.step() == 1
+    assert await planning.kinds(sound) == ["decided", "ran"]
+    # It is set aside for a while, rather than first in each look.
+    assert await planning.notices.list_finished() == []
+    assert await planning.kinds(broken) == ["decided"]

@@ -174,6 +174,38 @@ async def test_unverified_row_is_not_reported(asking: Asking, caplog: pytest.Log
     assert f"the request {false.id!r} is not shown" in caplog.text
 
 
+class Broken(RequestReader):
+    """Fails for one request, as for a row that no check expects."""
+
+    broken = ""
+
+    async def load(self, approval: str, revision: int | None = None) -> LoadedRequest:
+        if approval == self.broken:
+            raise KeyError("secrets")
+        return await super().load(approval, revision)
+
+
+async def test_request_that_cannot_be_drawn_does_not_stop_the_others(
+    asking: Asking, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = Broken(asking.store, Verifier, development=True)
+    broken, sound = await asking.ask(1), await asking.ask(2)
+    reader.broken, events = broken.id, asking.events(reader)
+    assert summary(await events.poll()) == [("opened", sound.call, 1, "pending")]
+    assert await events.ending(broken) is None
+    assert f"{broken.id} cannot be read" in caplog.text
+    later = await asking.ask(3)
+    assert summary(await events.poll()) == [("opened", later.call, 1, "pending")]
+
+
+async def test_unreadable_row_does_not_stop_the_other_requests(asking: Asking) -> None:
+    broken, sound = await asking.ask(1), await asking.ask(2)
+    change = update(QUESTIONS).where(QUESTIONS.c.approval == broken.id).values(body="x")
+    await asking.store.run(lambda connection: connection.execute(change).close())
+    events = asking.events()
+    assert summary(await events.poll()) == [("opened", sound.call, 1, "pending")]
+
+
 async def test_events_of_a_failed_poll_are_reported_later(asking: Asking) -> None:
     """Before the fix, each request was remembered as soon as it was read, and two of three were never reported."""
 

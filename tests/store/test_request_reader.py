@@ -1,3 +1,4 @@
+import hashlib
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -8,6 +9,7 @@ from sqlalchemy import Connection, insert, select, update
 from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool
 
 from signoff.activities.worker_deps import WorkerDeps
+from signoff.approvals.binding import digest_with
 from signoff.approvals.digest import question_hash
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallContext
@@ -117,6 +119,9 @@ async def test_settled_request_shows_its_state(store: Store) -> None:
         {"tenant": "other"},
         {"doubt_of": 1},
         {"definition": "0" * 64},
+        {"definition": "\0"},
+        {"args": {"blob": {"sha256": "\0", "size": 1}}},
+        {"args": {"inline": [1]}},
     ],
 )
 async def test_row_that_does_not_match_its_call_is_not_shown(store: Store, fields: dict[str, Any]) -> None:
@@ -144,6 +149,46 @@ async def test_request_with_the_declaration_of_another_tool_is_not_shown(store: 
     await store.run(lambda connection: connection.execute(insert(BLOBS).values(**row)).close())
     await change(store, definition=other.definition)
     assert await refuses(store)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"x", b"[]", b"null", b"\xff", b"[" * 100_000, b'{"name":"pay"}', b'{"name":"pay","title":[],"secrets":1}'],
+    ids=["no json", "list", "null", "no text", "deep", "incomplete", "wrong types"],
+)
+async def test_request_with_a_malformed_declaration_is_not_shown(store: Store, body: bytes) -> None:
+    await put(store)
+    sha256 = hashlib.sha256(body).hexdigest()
+    row = {"sha256": sha256, "size": len(body), "body": body}
+    await store.run(lambda connection: connection.execute(insert(BLOBS).values(**row)).close())
+    await change(store, definition=sha256)
+    assert await refuses(store)
+
+
+async def test_request_with_an_incomplete_declaration_does_not_stop_the_list(store: Store) -> None:
+    asked = await put(store)
+    body = b'{"name":"pay"}'
+    forged = replace(asked, definition=hashlib.sha256(body).hexdigest())
+    row = {"sha256": forged.definition, "size": len(body), "body": body}
+    await store.run(lambda connection: connection.execute(insert(BLOBS).values(**row)).close())
+    await change(store, definition=forged.definition, digest=digest_with(forged)(ARGS))
+    sound = await put(store, call="c2.1")
+    assert [each.id for each in await reader(store).list_waiting("main")] == [sound.id]
+
+
+async def test_request_in_the_row_of_another_is_not_shown(store: Store) -> None:
+    await put(store)
+    await store.run(lambda connection: connection.execute(update(QUESTIONS).values(approval="main.s.t.c9.9")).close())
+    with pytest.raises(NotFound):
+        await reader(store).load("main.s.t.c9.9")
+    assert await unproved(store) == 1
+
+
+async def test_request_in_an_unreadable_row_is_not_shown(store: Store) -> None:
+    await put(store)
+    await change(store, revision="many")
+    assert await refuses(store)
+    assert await Questions(store).list_unanswered(0.0, 9, None) == ([], None)
 
 
 @pytest.mark.parametrize("change_of", [{"user": "ana"}, {"tier": "trusted"}, {"signature": ""}, {"nonce": "other"}])

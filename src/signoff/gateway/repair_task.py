@@ -164,7 +164,10 @@ class RequestSweep:
             return False
         if turn.closed_at is None and (turn.state == "suspended" or not await self._has_gone_on(key, question.call)):
             return False
-        rows = await self._rows.read(question.id)
+        try:
+            rows = await self._rows.read(question.id)
+        except NotFound:
+            rows = None
         if rows is None or rows.request(rows.latest).state != "pending":
             return False
         return await self._rows.end(question.id, question.revision, "not_asked")

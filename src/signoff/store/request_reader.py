@@ -35,6 +35,7 @@ from signoff.store.questions.request_lists import PIECE, RequestLists, TurnRows
 from signoff.store.questions.request_messages import RequestMessages
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
+from signoff.telemetry.stack_trace import trace_without_words
 
 LATE_REPORT_CHARS: Final = 2_000
 MARK_KEY: Final = "card-mark"
@@ -103,13 +104,19 @@ class RequestReader:
     async def find(self, approval: str, revision: int | None = None) -> ProvedQuestion:
         """Find a question, by default the latest of its approval, without drawing its card.
 
-        Raises `NotFound` without a question, and for an unproved row, counted for the operator. A row is unproved if a
-        blob was changed, if the gateway did not sign for the requester, or if the digest is wrong.
+        Raises `NotFound` without a question, and for an unreadable or unproved row, counted for the operator. A row is
+        unproved if a blob was changed, if the gateway did not sign for the requester, or if the digest is wrong.
         """
-        rows = await self._rows.read(approval)
+        try:
+            rows = await self._rows.read(approval)
+        except NotFound:
+            self._store.count_refusal("unproved")
+            raise
         question = None if rows is None else rows.latest if revision is None else rows.revision(revision)
         if rows is None or question is None:
             raise NotFound(f"there is no request `{approval}`")
+        if question.id != approval:
+            self._refuse_unproved(question, "it is in the row of another request")
         declaration, args = await self._prove(question)
         return ProvedQuestion(question, args, declaration, rows)
 
@@ -125,7 +132,7 @@ class RequestReader:
         )
         old = rows.revision(question.edit_of) if question.edit_of else None
         if old is not None:
-            before = await self._card(old, declaration, await load(self._store, old.args))
+            before = await self._card(old, declaration, await self._arguments(old))
             request = replace(request, before=before.rows)
         if request.state in ("pending", "approved") and not self._declares(question):
             request = replace(request, undeclared=True)
@@ -186,7 +193,12 @@ class RequestReader:
             declaration, args = await self._prove(request, declarations)
         except NotFound:
             return None
-        return _row(request, _effect(request, declaration, args), card_amount(request, declaration, args))
+        try:
+            return _row(request, _effect(request, declaration, args), card_amount(request, declaration, args))
+        # A worker may have stored a declaration that no tool has: one bad row must not make the whole list fail.
+        except Exception as error:
+            _log.error("the request %r cannot be drawn: %s", request.id, trace_without_words(error))
+            return None
 
     async def list_of_turn(self, turn: TurnKey) -> list[ApprovalRequest]:
         """Return all revisions, without cards. Includes only requests for whose requester the gateway signed."""
@@ -227,22 +239,36 @@ class RequestReader:
         return declaration, args
 
     async def _declaration(self, question: Question) -> Mapping[str, Any]:
-        body = await self._store.get_blob(question.definition)
-        if body is None or hashlib.sha256(body).hexdigest() != question.definition:
+        body = await self._fetch(question.definition)
+        if body is None:
             self._refuse_unproved(question, "its declaration does not match its hash")
-        declaration: Mapping[str, Any] = json.loads(body)
+        try:
+            declaration = json.loads(body)
+        except (ValueError, RecursionError):
+            declaration = None
+        if not isinstance(declaration, dict):
+            self._refuse_unproved(question, "its declaration is no JSON object")
         if declaration.get("name") != question.tool:
             self._refuse_unproved(question, "its declaration belongs to another tool")
         return declaration
 
     async def _arguments(self, question: Question) -> Mapping[str, Any]:
         content: Content = question.args
-        if content.blob is not None:
-            body = await self._store.get_blob(content.blob.sha256)
-            if body is None or hashlib.sha256(body).hexdigest() != content.blob.sha256:
-                self._refuse_unproved(question, "its arguments do not match their hash")
-        args: Mapping[str, Any] = await load(self._store, content)
+        if content.blob is not None and await self._fetch(content.blob.sha256) is None:
+            self._refuse_unproved(question, "its arguments do not match their hash")
+        try:
+            args = await load(self._store, content)
+        except (ValueError, RecursionError):
+            args = None
+        if not isinstance(args, dict):
+            self._refuse_unproved(question, "its arguments are no JSON object")
         return args
+
+    async def _fetch(self, sha256: str) -> bytes | None:
+        """Return the bytes with this hash, or `None`."""
+        # PostgreSQL takes no NUL, and would look as if it were unavailable.
+        body = None if "\0" in sha256 else await self._store.get_blob(sha256)
+        return body if body is not None and hashlib.sha256(body).hexdigest() == sha256 else None
 
     def _is_vouched(self, question: Question) -> bool:
         asker = question.requester

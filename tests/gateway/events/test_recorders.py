@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from gateway_rig import GatewayRig, gateway_rig
+from sqlalchemy import update
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client
@@ -28,6 +29,7 @@ from signoff.gateway.events.event_task import (
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import Catalog
 from signoff.store.store import Store
+from signoff.store.tables import QUESTIONS
 from signoff.testing.scripted_model import ScriptedModel, calls, respond, results
 
 GRACE_SECONDS = 0.5
@@ -107,6 +109,15 @@ async def test_deadlines_without_a_running_gateway_are_recorded_later(rig: Gatew
     await asyncio.sleep(GRACE_SECONDS)
     assert await DeadlineRecorder(rig.deps).step() == 4
     assert await DeadlineRecorder(rig.deps).step() == 0
+
+
+async def test_unreadable_request_does_not_stop_the_records(rig: GatewayRig) -> None:
+    recorder = DeadlineRecorder(rig.deps)
+    await recorder.step()
+    await rig.turns.waiting(await rig.turns.start())
+    change = update(QUESTIONS).values(body="x")
+    await rig.deps.store.run(lambda connection: connection.execute(change).close())
+    assert await recorder.step() == 0
 
 
 async def test_timely_answer_leaves_no_expiry_record(rig: GatewayRig) -> None:

@@ -40,7 +40,7 @@ GRACE: Final = timedelta(seconds=2)
 """Delay after a deadline: an answer in time may still be in a transaction."""
 _STORED_EACH: Final = timedelta(minutes=1)
 _DOUBT_SECONDS: Final = 60.0
-"""The pause between two looks at a call with an unknown outcome."""
+"""The pause between two looks at a call with an unknown outcome, or with notices that cannot be planned."""
 _PAGE: Final = 500
 _NEXT: Final = timedelta(days=365)
 """The distance of a further channel: only the failure of an earlier one makes it due."""
@@ -235,8 +235,20 @@ class NoticePlanner:
     async def _plan_outcomes(self) -> int:
         planned = 0
         for call in await self._deps.notices.list_finished():
-            planned += await self._plan_outcome(call)
+            planned += await self._plan_one_outcome(call)
         return planned
+
+    async def _plan_one_outcome(self, call: FinishedCall) -> int:
+        with bind_log_fields(fields_of_request(call.row.notice.about)):
+            try:
+                return await self._plan_outcome(call)
+            except Unavailable:
+                raise
+            # One call must not hold up the others.
+            except Exception as error:
+                _log.error("the notices of a call cannot be planned: %s", trace_without_words(error))
+                await self._deps.notices.release(call.row.token, _DOUBT_SECONDS)
+                return 0
 
     async def _plan_outcome(self, call: FinishedCall) -> int:
         deps, approval = self._deps, call.row.notice.about

@@ -1,5 +1,6 @@
 """Reads the events of requests from the store, the dispatcher's only source: a turn cannot make it send anything."""
 
+import logging
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final
@@ -8,14 +9,17 @@ from signoff.approvals import deadlines
 from signoff.approvals.notifications import RequestEvent, events_between, names_channel
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.clock import Clock
-from signoff.contracts.errors import NotFound
+from signoff.contracts.errors import NotFound, Unavailable
 from signoff.people.eligibility import approver_spec_of
 from signoff.registry.manifest.room_sections import TeamRooms, find_rooms
 from signoff.store.questions.questions import ApprovalProgress, Questions
 from signoff.store.request_reader import LoadedRequest, RequestReader
+from signoff.telemetry.stack_trace import trace_without_words
 
 OVERLAP: Final = timedelta(seconds=10)
 """How far each look reaches back: a transaction that commits late writes an earlier time."""
+
+_log = logging.getLogger(__name__)
 
 
 class RequestEvents:
@@ -78,10 +82,16 @@ class RequestEvents:
         return None if over is None else over.request
 
     async def _load(self, approval: str) -> LoadedRequest | None:
-        """Return `None` if the request is not proved."""
+        """Return `None` if the request is not proved, or cannot be read."""
         try:
             return await self._requests.load(approval)
         except NotFound:
+            return None
+        except Unavailable:
+            raise
+        # One request must not hold up the others.
+        except Exception as error:
+            _log.error("the request %s cannot be read: %s", approval, trace_without_words(error))
             return None
 
     def _is_sent(self, request: ApprovalRequest) -> bool:

@@ -22,7 +22,7 @@ from signoff.audit.log import TURNS_KEYS, AuditLog
 from signoff.audit.record import moment_text
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.errors import NotFound, StoreUnavailable
 from signoff.contracts.responses import TurnRow
 from signoff.engine.turn_list import closed_turns
 from signoff.gateway.deps import GatewayDeps
@@ -230,7 +230,10 @@ class DeadlineRecorder:
         return new
 
     async def _record(self, approval: str) -> int:
-        rows = await self._questions.read(approval)
+        try:
+            rows = await self._questions.read(approval)
+        except NotFound:
+            rows = None
         if rows is None:
             return 0
         request = rows.request(rows.latest, rows.now - GRACE)

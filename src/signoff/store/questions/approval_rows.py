@@ -11,6 +11,8 @@ from signoff.contracts.approval import ApprovalRequest, Question, Vote
 from signoff.formats.replace import replace
 from signoff.store.tables import ANSWERS, QUESTIONS, StoreClock, time_from_millis
 
+UNREADABLE: Final = (ValueError, OverflowError)
+"""Raised for a row that is no question or answer."""
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(7310275, hashtext(:approval))")
 _ROWS: Final = (
     select(QUESTIONS, StoreClock().label("clock"))

@@ -18,13 +18,15 @@ from signoff.approvals.digest import question_hash
 from signoff.approvals.earlier_questions import is_asked_still
 from signoff.approvals.request_state import edit_stands, request_of
 from signoff.contracts.approval import JUDGED_SECONDS, Ending, Question
-from signoff.contracts.errors import Refused
+from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.ids import TurnKey, new_code
 from signoff.formats.replace import replace
 from signoff.store.blobs import Blob, add_blob
 from signoff.store.change_notices import note_change
 from signoff.store.claim_conditions import LIVE
+from signoff.store.leases import readable
 from signoff.store.questions.approval_rows import (
+    UNREADABLE,
     ApprovalRows,
     lock_approval,
     question_from_row,
@@ -189,7 +191,17 @@ class Questions:
         return await self._store.run(write)
 
     async def read(self, approval: str) -> ApprovalRows | None:
-        return await self._store.read(lambda connection: read_rows(connection, approval))
+        """Also raises `NotFound` for rows that cannot be read: a worker may have forged them."""
+
+        def read(connection: Connection) -> ApprovalRows | None:
+            try:
+                return read_rows(connection, approval)
+            # Inside the transaction: outside it, any other error looks as if the store were unavailable.
+            except UNREADABLE as error:
+                _log.error("the request %r cannot be read: %s", approval, type(error).__name__)
+                raise NotFound(f"there is no request `{approval}`") from None
+
+        return await self._store.read(read)
 
     async def run_locked(self, approval: str, work: Callable[[Connection, ApprovalRows | None], T]) -> T:
         """No other writer adds questions or answers to the approval during the transaction."""
@@ -248,7 +260,7 @@ class Questions:
         values = (after or OpenPlace(0, ""))._asdict()
         rows = await self._store.read(lambda connection: connection.execute(query, values).all())
         end = OpenPlace(rows[-1].last_at, rows[-1].approval) if len(rows) == limit else None
-        return [question_from_row(row) for row in rows], end
+        return readable(rows, question_from_row), end
 
 
 def _read_touched(after: int, connection: Connection) -> tuple[list[ApprovalProgress], datetime]:

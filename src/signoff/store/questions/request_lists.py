@@ -6,16 +6,15 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from pydantic import ValidationError
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, case, func, or_, select, tuple_
 
-from signoff.approvals.request_state import StoredAnswer, request_at, undo_seconds
+from signoff.approvals.request_state import request_at, undo_seconds
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.grant import Freeze
 from signoff.contracts.ids import TurnKey
 from signoff.store.claim_conditions import freeze_of
-from signoff.store.questions.approval_rows import answer_from_row, question_from_row
+from signoff.store.questions.approval_rows import UNREADABLE, answer_from_row, question_from_row
 from signoff.store.questions.question_readers import ListPlace, concerns, find_places
 from signoff.store.store import Store
 from signoff.store.tables import ANSWERS, QUESTIONS, StoreClock, time_from_millis
@@ -247,14 +246,14 @@ def _with_answers(connection: Connection, rows: Sequence[Row[Any]]) -> _Found:
 def _listed_all(
     rows: Sequence[Row[Any]], given: Mapping[str, Sequence[Row[Any]]], now: datetime
 ) -> list[ApprovalRequest]:
-    requests = [_build_listed(row, [*map(answer_from_row, given.get(row.approval, ()))], now) for row in rows]
+    requests = [_build_listed(row, given.get(row.approval, ()), now) for row in rows]
     return [each for each in requests if each is not None]
 
 
-def _build_listed(row: Row[Any], answers: Sequence[StoredAnswer], now: datetime) -> ApprovalRequest | None:
-    """`None` if the row cannot be read: one bad row must not make the whole list fail."""
+def _build_listed(row: Row[Any], given: Sequence[Row[Any]], now: datetime) -> ApprovalRequest | None:
+    """`None` if a row cannot be read: one bad row must not make the whole list fail."""
     try:
-        return request_at(question_from_row(row), answers, now)
-    except (ValidationError, NotCanonical) as error:
+        return request_at(question_from_row(row), [*map(answer_from_row, given)], now)
+    except (*UNREADABLE, NotCanonical) as error:
         _log.error("the question %r cannot be read: %s", row.approval, type(error).__name__)
         return None
