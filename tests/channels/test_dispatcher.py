@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import update
 
+from signoff.channels.asked_revision import revision_shown
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import ClosedCard, OutboundCard
 from signoff.channels.outbound import sender as sender_module
@@ -474,7 +475,10 @@ async def test_digest_with_a_reminder_stays_a_digest(store: Store) -> None:
     assert summary(rig.mail) == [("bo", "digest"), ("bo", "remind")]
     await rig.told("closed", replace(asks[0], state="approved"))
     assert rig.mail.closings == []
-    assert (await rig.rows(asks[1]))[("bo", "mail")].kind == "digest"
+    reminded, listed = [(await rig.rows(each))[("bo", "mail")] for each in asks]
+    assert listed.kind == "digest"
+    # Only the reminder showed the values.
+    assert [revision_shown(row).whole for row in (reminded, listed)] == [True, False]
 
 
 async def test_escalation_adds_cards_for_new_approvers_only(rig: Rig) -> None:

@@ -26,7 +26,7 @@ from signoff.contracts.person import Person, Principal
 from signoff.contracts.receipt import Receipt
 from signoff.formats.replace import replace
 from signoff.people.directory import FixedDirectory
-from signoff.store.delivery_queue import DeliveryKind, DeliveryQueue, NewDelivery
+from signoff.store.delivery_queue import DeliveryKind, DeliveryQueue, NewDelivery, room_person
 from signoff.store.inbound_queue import InboundQueue
 from signoff.store.store import Store
 from signoff.store.tables import ARRIVALS
@@ -203,13 +203,40 @@ async def test_bare_word_between_two_revisions_decides_nothing(rig: Rig) -> None
     assert rig.decisions.request(request.id).state == "approved"
 
 
-async def test_code_without_a_card_means_the_first_revision(rig: Rig) -> None:
+async def test_approval_by_code_without_a_sent_card_gets_the_link(rig: Rig) -> None:
+    """The code may come from a room, which shows no arguments, or from a colleague."""
+    request = rig.opened()
+    room = NewDelivery(request=request, person=room_person("C1"), channel="chat", address="C1", kind="room")
+    await rig.cards.plan([room])
+    # The colleague's card, and the author's own one that is not due yet.
+    await rig.tell(request, CY)
+    later = datetime.now(UTC) + timedelta(hours=9)
+    await rig.cards.plan([NewDelivery(request=request, person="bo", channel="chat", address="bo-1", due_at=later)])
+    asked = await rig.heard(text=f"approve {request.code}")
+    assert (asked.receipt, f"/requests/{request.id}" in asked.text) == (None, True)
+    assert rig.decisions.answers == []
+    # The reply is no card either.
+    await rig.tell(request, BO, vendor="own")
+    assert (await rig.receipt(text=f"approve {request.code}")).status == "accepted"
+
+
+async def test_approval_by_code_after_a_list_gets_the_link(rig: Rig) -> None:
+    """A list shows no arguments."""
+    request = rig.opened()
+    token = await rig.tell(request, BO, vendor="list", kind="digest")
+    for named in ({}, {"token": token}, {"vendor_ids": ("list",)}):
+        asked = await rig.heard(text=f"approve {request.code}", **named)
+        assert (asked.receipt, f"/requests/{request.id}" in asked.text) == (None, True)
+    assert rig.decisions.answers == []
+
+
+async def test_denial_by_code_without_a_card_means_the_first_revision(rig: Rig) -> None:
     first = rig.decisions.open(a_request(approvers=("role:approvers",)))
-    reply = await rig.receipt(text=f"approve {first.code}")
+    reply = await rig.receipt(text=f"deny {first.code}")
     assert reply.status == "accepted"
     second = a_request(id="main.s.t.c2.1", code="A1B2C3", approvers=("role:approvers",), revision=2, question_hash="e")
     rig.decisions.open(second)
-    stale = await rig.heard(text="approve A1B-2C3")
+    stale = await rig.heard(text="deny A1B-2C3")
     assert stale.receipt is not None
     assert stale.receipt.code == "stale"
 
@@ -583,8 +610,8 @@ async def test_bare_word_does_not_decide_a_digests_request(rig: Rig) -> None:
     reply = await rig.heard(text="yes")
     assert reply.choices == (show_code(last.code),)
     assert rig.decisions.answers == []
-    await rig.hear(text=f"yes {show_code(last.code)}")
-    assert rig.decisions.request(last.id).state == "approved"
+    await rig.hear(text=f"no {show_code(last.code)}")
+    assert rig.decisions.request(last.id).state == "denied"
 
 
 async def test_slow_reply_delays_no_other_person(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,7 +149,7 @@ async def test_bare_word_is_about_the_cards_at_its_arrival(cards: SentCards) -> 
     assert await cards.find(at=before) == ([], False)
     cards.coded = [revised(asked)]
     assert await cards.target(asked.code, at=before) == Target(
-        (AskedRevision(cards.coded[0], 1, UNKNOWN),), certain=True
+        (AskedRevision(cards.coded[0], 1, UNKNOWN, whole=False),), certain=True
     )
 
 
@@ -252,7 +252,7 @@ async def test_code_of_a_card_in_delivery_is_looked_up(cards: SentCards) -> None
     await cards.deliveries.claim_due(1, "chat")
     assert await cards.find(asked.code) == ([], False)
     cards.coded = [asked]
-    assert await cards.target(asked.code) == Target((AskedRevision(asked, 1, "d1"),), certain=True)
+    assert await cards.target(asked.code) == Target((AskedRevision(asked, 1, "d1", whole=False),), certain=True)
     assert cards.asked_for == [("bo", asked.code)] * 2
     cards.coded = [asked, request(2, code=asked.code)]
     assert (await cards.find(asked.code))[1] is False
@@ -285,6 +285,15 @@ async def test_later_revision_without_a_card_counts_as_unseen(cards: SentCards) 
     cards.coded = [revised(request(), card=CUT)]
     found = await cards.target(request().code)
     assert found.asked == (AskedRevision(cards.coded[0], 1, UNKNOWN, whole=False),)
+
+
+async def test_code_of_a_whole_card_elsewhere_counts_beside_a_list(cards: SentCards) -> None:
+    asked = request()
+    await cards.tell(asked, channel="other chat", kind="digest")
+    cards.coded = [asked]
+    assert [each.whole for each in (await cards.target(asked.code)).asked] == [False]
+    await cards.tell(asked, channel="third chat")
+    assert [each.whole for each in (await cards.target(asked.code)).asked] == [True]
 
 
 async def test_incomplete_card_is_marked_as_such(cards: SentCards) -> None:

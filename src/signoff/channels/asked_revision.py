@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from signoff.channels.envelopes import PARTIAL
+from signoff.channels.envelopes import PARTIAL, SHOWN
 from signoff.contracts.approval import ApprovalRequest
 from signoff.store.delivery_queue import DeliveryRow
 from signoff.store.messages.own_messages import MessageSubject
@@ -58,4 +58,7 @@ def revision_shown(row: DeliveryRow) -> AskedRevision:
     If the row's request already has a different revision, only the number is known and the hash is `UNKNOWN`.
     """
     shown = row.request.question_hash if row.request.revision == row.revision else UNKNOWN
-    return AskedRevision(row.request, row.revision, shown, row.request.card.whole and PARTIAL not in row.handle)
+    # A list shows no values.
+    listed = row.kind == "digest" and SHOWN not in row.handle
+    whole = row.request.card.whole and PARTIAL not in row.handle and not listed
+    return AskedRevision(row.request, row.revision, shown, whole)

@@ -48,6 +48,9 @@ class SentCard(FrozenModel):
 PARTIAL: Final = "partial"
 """The key in the handle of a card that does not show every value. The processor of its answers reads it."""
 
+SHOWN: Final = "shown"
+"""The key in the handle of a card that was in a list, once a reminder has shown every value."""
+
 
 SENT: Final = "sent"
 """The key in the handle of an emailed card for the words of each email about it, for comparison with quotes."""

@@ -223,14 +223,15 @@ async def _revision_last_sent(
 ) -> AskedRevision:
     """Return a request in the revision of the newest card sent to this person by `at`.
 
-    Without any card, an answer that names no revision means the first one.
+    Without any card, an answer that names no revision means the first one, and the person saw none of its values: the
+    code may come from a room or from a colleague.
     """
     rows = [row for row in await deliveries.of_request(request.id) if row.person == person.id]
     rows = [row for row in rows if row.sent_at is not None and _sent_by(row, at, when)]
     if rows:
-        return revision_shown(max(rows, key=lambda row: row.revision))
+        return max(map(revision_shown, rows), key=lambda each: (each.revision, each.whole))
     shown = request.question_hash if request.revision == 1 else UNKNOWN
-    return AskedRevision(request, 1, shown, request.card.whole)
+    return AskedRevision(request, 1, shown, whole=False)
 
 
 def _list_shown(rows: Iterable[DeliveryRow]) -> tuple[AskedRevision, ...]:

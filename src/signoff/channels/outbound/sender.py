@@ -15,7 +15,7 @@ from signoff.approvals.audit_events import delivery_entry
 from signoff.channels.asked_revision import revision_shown, subject_of
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import NotDelivered
-from signoff.channels.envelopes import PARTIAL, SENT, ClosedCard, OutboundCard, SentCard
+from signoff.channels.envelopes import PARTIAL, SENT, SHOWN, ClosedCard, OutboundCard, SentCard
 from signoff.channels.outbound.joined_calls import JoinedCalls
 from signoff.channels.outbound.notice_sender import NoticeSender
 from signoff.channels.room_text import room_card
@@ -194,7 +194,10 @@ class ChannelSender:
             return 0
         if again:
             await self._cards.record_reminder(row.token)
-            await self._note_message(row, sent, whole=self._channel.draws_whole(card))
+            whole = self._channel.draws_whole(card)
+            await self._note_message(row, sent, whole=whole)
+            if row.kind == "digest" and whole:
+                await self._cards.add_to_handle(row.token, SHOWN, ("remind",))
             await self._cards.add_to_handle(row.token, SENT, sent.handle.get(SENT, ()))
             await self._record(row, "reminded", vendor_id=sent.vendor_id, attempt=row.request.reminded)
         else:
@@ -256,7 +259,7 @@ class ChannelSender:
         return [row for row in rows if row.token in begun]
 
     async def _digest(self, rows: Sequence[DeliveryRow]) -> int:
-        """People answer each card by the link or its code."""
+        """People approve each request by the link, and deny it by its code too."""
         card = await self._outbound_card(rows[0], "digest", more=len(rows) - 1)
         sent = await self._try_to_send(rows, lambda: self._channel.deliver(card, None))
         if sent is None:
