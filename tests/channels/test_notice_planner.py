@@ -157,6 +157,18 @@ async def test_denial_has_a_notice_once_undo_has_ended(planning: Planning, monke
     assert await planning.notices.list_finished() == []
 
 
+async def test_end_drops_the_waiting_notice_of_a_tool_without_a_later_one(planning: Planning) -> None:
+    planning.tell = {"requester": ("waiting",)}
+    request = await planning.ask()
+    await planning.planner.step()
+    (row,) = await planning.notices.claim_due(9, "chat")
+    await planning.notices.begin(row.token)
+    await planning.notices.record_failure(row.token, "busy", "later", again_after=0.0)
+    await planning.answer(request)
+    await planning.planner.step()
+    assert await planning.notices.claim_due(9, "chat") == []
+
+
 async def test_failed_run_has_a_notice_of_failure(planning: Planning) -> None:
     request = await planning.ask()
     await planning.answer(request)

@@ -117,10 +117,57 @@ async def test_sent_notice_drops_later_channels_but_not_simultaneous_ones(store:
     assert await states(store) == {"decided!slack": "closed", "decided!desk": "planned", "decided!mail": "dropped"}
 
 
+async def test_notice_with_an_unknown_end_drops_later_channels_alone(store: Store) -> None:
+    """Its recipient may have it. The later channels would otherwise send it in a year."""
+    notices, later = Notices(store), NOW + timedelta(days=9)
+    same = NOW - timedelta(seconds=1)
+    await notices.plan([new(due_at=same), new(channel="desk", due_at=same), new(channel="mail", due_at=later)])
+    assert await notices.begin((await claimed(notices)).token)
+    await let_leases_end(store)
+    assert not await notices.begin((await claimed(notices)).token)
+    assert await states(store) == {"decided!slack": "failed", "decided!desk": "planned", "decided!mail": "dropped"}
+
+
+async def test_notice_of_a_passkey_is_sent_on_all_channels_whatever_becomes_of_one(store: Store) -> None:
+    notices = Notices(store)
+    passkey = Notice(kind="passkey", about="main.p", at=NOW)
+    channels = ("slack", "mail", "desk", "push")
+    for channel in channels:
+        # Each is due at once, by the store's clock at its own writing.
+        await notices.plan([new(notice=passkey, channel=channel)])
+    cut, sent, dropped = [await claimed(notices, channel) for channel in channels[:3]]
+    assert await notices.begin(cut.token)
+    await let_leases_end(store)
+    assert not await notices.begin((await claimed(notices)).token)
+    await notices.record_sent(sent.token)
+    await notices.drop(dropped.token)
+    assert (await states(store))["passkey!push"] == "planned"
+
+
+async def test_dropped_notice_drops_later_channels_alone(store: Store) -> None:
+    notices, later = Notices(store), NOW + timedelta(days=9)
+    same = NOW - timedelta(seconds=1)
+    await notices.plan([new(due_at=same), new(channel="desk", due_at=same), new(channel="mail", due_at=later)])
+    await notices.drop((await claimed(notices)).token)
+    assert await states(store) == {"decided!slack": "dropped", "decided!desk": "planned", "decided!mail": "dropped"}
+
+
+async def test_end_drops_a_failed_attempt_of_the_notice_that_a_request_waits(store: Store) -> None:
+    """Also if nobody is sent the decision. An attempt that runs may still arrive, and keeps its row."""
+    notices = Notices(store)
+    await notices.plan([new("waiting"), new("waiting", channel="mail"), new("waiting", channel="desk")])
+    failed = await claimed(notices)
+    assert await notices.begin(failed.token)
+    await notices.record_failure(failed.token, "busy", "later", again_after=60.0)
+    assert await notices.begin((await claimed(notices, "mail")).token)
+    assert await notices.plan([], ended=ABOUT) == 0
+    assert await states(store) == {"waiting!slack": "dropped", "waiting!mail": "planned", "waiting!desk": "dropped"}
+
+
 async def test_decision_drops_the_unsent_notice_that_a_request_waits(store: Store) -> None:
     notices = Notices(store)
     await notices.plan([new("waiting")])
-    await notices.plan([new("decided")])
+    await notices.plan([new("decided")], ended=ABOUT)
     assert await states(store) == {"waiting!slack": "dropped", "decided!slack": "planned"}
 
 

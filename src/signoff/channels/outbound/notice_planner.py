@@ -216,7 +216,8 @@ class NoticePlanner:
 
     async def _plan(self, event: NoticeEvent, request: ApprovalRequest, tell: Told, at: datetime) -> int:
         notice = Notice(kind=event, about=request.id, at=at, request=request)
-        return await self._deps.notices.plan(await self._rows(event, notice, tell))
+        ended = "" if request.state == "pending" else request.id
+        return await self._deps.notices.plan(await self._rows(event, notice, tell), ended=ended)
 
     async def _rows(self, event: NoticeEvent, notice: Notice, tell: Told) -> list[NewNotice]:
         deps, request, now = self._deps, notice.request, self._deps.clock()

@@ -32,6 +32,10 @@ _KEPT_OPEN: Final = timedelta(days=1)
 _QUEUE: Final = LeaseQueue(DELIVERIES, TO_SEND, share="tenant", of=("channel",))
 _TRYING: Final = "trying"
 """The code of an attempt without a result. A row that is claimed with it lost its sender."""
+_UNKNOWN: Final = "unknown"
+"""The code of such a row."""
+_SIMULTANEOUS: Final = timedelta(hours=1)
+"""Channels that are due within this time are due at once. A further channel is due much later."""
 _CODE_CHARS: Final = 100
 _SHOWN_CHARS: Final = 500
 _OPEN_AT_ONCE: Final = 200
@@ -91,23 +95,22 @@ class Notices:
         self._store = store
         self._limit = DeliveryLimit("card", limits, name_try) if limits.limit_deliveries else None
 
-    async def plan(self, rows: Sequence[NewNotice], settled: str = "") -> int:
+    async def plan(self, rows: Sequence[NewNotice], settled: str = "", *, ended: str = "") -> int:
         """Existing notices do not change. Return the number of new ones.
 
-        `settled` is the token of the open notice that these rows replace. A decision drops unsent notices that its
-        request waits.
+        `settled` is the token of the open notice that these rows replace. `ended` is an approval that waits no more:
+        its unsent notices that it waits are dropped.
         """
         key = await self._store.secret_key(KEY)
         values = sorted((_values(key, row) for row in rows), key=lambda row: str(row["token"]))
-        decided = {row.notice.about for row in rows if row.notice.kind != "waiting" and row.notice.request is not None}
-        outdated = [notice_topic(about, "waiting") for about in sorted(decided)]
 
         def write(connection: Connection) -> int:
             new = sum(insert_new(connection, DELIVERIES, row) for row in values)
             if settled:
                 _close(connection, DELIVERIES.c.token == settled)
-            if outdated and new:
-                _close(connection, DELIVERIES.c.approval.in_(outdated), *_UNTRIED, state="dropped")
+            if ended:
+                outdated = (DELIVERIES.c.approval == notice_topic(ended, "waiting"), DELIVERIES.c.state == "planned")
+                _close(connection, *outdated, DELIVERIES.c.code != _TRYING, state="dropped")
             return new
 
         return await self._store.run(write)
@@ -169,19 +172,26 @@ class Notices:
         """Record that an attempt begins. Return whether it may.
 
         A notice is never sent again if its earlier sender ended without a result: the vendor may have it. Such a
-        notice fails.
+        notice fails, and its person's later channels are dropped.
         """
         ours = (DELIVERIES.c.token == token, DELIVERIES.c.state == "planned")
         cut = DELIVERIES.c.code == _TRYING
         values = {
             "state": case((cut, "failed"), else_=DELIVERIES.c.state),
             "ended_at": case((cut, StoreClock()), else_=DELIVERIES.c.ended_at),
-            "code": case((cut, "unknown"), else_=_TRYING),
+            "code": case((cut, _UNKNOWN), else_=_TRYING),
             "tried_at": func.coalesce(DELIVERIES.c.tried_at, StoreClock()),
             "changed_at": StoreClock(),
         }
         begins = update(DELIVERIES).where(*ours).values(values).returning(DELIVERIES.c.code)
-        return await self._store.run(lambda connection: connection.execute(begins).scalar() == _TRYING)
+
+        def write(connection: Connection) -> bool:
+            code = connection.execute(begins).scalar()
+            if code == _UNKNOWN:
+                _drop_later(connection, token)
+            return code == _TRYING
+
+        return await self._store.run(write)
 
     async def release(self, token: str, seconds: float = 0.0) -> None:
         """Give back a claim without an attempt, or put a row aside for some seconds."""
@@ -216,9 +226,14 @@ class Notices:
         return await self._store.read(lambda connection: connection.scalar(_select_next(token)) is not None)
 
     async def drop(self, token: str) -> None:
-        """Drop an unsent notice."""
+        """Drop an unsent notice, and the person's later channels."""
         ours = (DELIVERIES.c.token == token, DELIVERIES.c.state == "planned")
-        await self._store.run(lambda connection: _close(connection, *ours, state="dropped"))
+
+        def write(connection: Connection) -> None:
+            if _close(connection, *ours, state="dropped"):
+                _drop_later(connection, token)
+
+        await self._store.run(write)
 
 
 _UNTRIED: Final = (DELIVERIES.c.state == "planned", DELIVERIES.c.tried_at.is_(None))
@@ -240,10 +255,15 @@ def _select_next(token: str) -> Select[Any]:
 
 def _record_sent(connection: Connection, token: str) -> None:
     _close(connection, DELIVERIES.c.token == token, sent_at=StoreClock(), code="", message="")
+    _drop_later(connection, token)
+
+
+def _drop_later(connection: Connection, token: str) -> None:
     one = DELIVERIES.alias()
     due = select(one.c.due_at).where(one.c.token == token).scalar_subquery()
-    # A channel that was due at the same time is one of several that the rules want.
-    _close(connection, *_others(token), *_UNTRIED, DELIVERIES.c.due_at > due, state="dropped")
+    # A channel that was due at the same time is one of several that the rules want, as for a passkey.
+    later = DELIVERIES.c.due_at > due + _SIMULTANEOUS // timedelta(milliseconds=1)
+    _close(connection, *_others(token), *_UNTRIED, later, state="dropped")
 
 
 def _close(
