@@ -224,7 +224,8 @@ async def test_approval_by_code_after_a_list_gets_the_link(rig: Rig) -> None:
     """A list shows no arguments."""
     request = rig.opened()
     token = await rig.tell(request, BO, vendor="list", kind="digest")
-    for named in ({}, {"token": token}, {"vendor_ids": ("list",)}):
+    ways: tuple[dict[str, Any], ...] = ({}, {"token": token}, {"vendor_ids": ("list",)})
+    for named in ways:
         asked = await rig.heard(text=f"approve {request.code}", **named)
         assert (asked.receipt, f"/requests/{request.id}" in asked.text) == (None, True)
     assert rig.decisions.answers == []

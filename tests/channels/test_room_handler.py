@@ -6,8 +6,11 @@ import pytest
 from tables import table
 
 from signoff.channels.envelopes import PARTIAL, InboundAction, RoomAct
+from signoff.channels.inbound import outcome as outcome_module
+from signoff.channels.inbound.message_time import MessageTime
 from signoff.channels.inbound.outcome import Outcome, UnknownSenders
 from signoff.channels.inbound.room_handler import RoomHandler
+from signoff.channels.inbound.target import find_target
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import Refused
@@ -16,7 +19,8 @@ from signoff.decisions.request_taker import RequestTaker
 from signoff.formats.replace import replace
 from signoff.languages.catalogue import text
 from signoff.people.directory import FixedDirectory
-from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow, NewDelivery, room_person
+from signoff.store.delivery_queue import DeliveryKind, DeliveryQueue, DeliveryRow, NewDelivery, room_person
+from signoff.store.messages.own_messages import OwnMessages
 from signoff.store.questions.taken_requests import TakenRequests
 from signoff.store.store import Store
 from signoff.testing.builders import a_person, a_request
@@ -137,6 +141,61 @@ async def test_only_the_token_of_a_room_card_on_its_channel_counts(store: Store)
     assert await rooms.holder() == ""
     # The sender is known: they are no stranger.
     assert rooms.recorded == []
+
+
+async def test_presses_of_strangers_on_unknown_cards_are_not_all_stored(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outcome_module, "AN_HOUR", 2)
+    rooms = Rooms(store)
+    for token in ("", "nonsense", "a" * 26):
+        outcomes = [await rooms.press(token, f"T1:{name}") for name in ("nobody", "left", "third", "bo", "far")]
+        assert [said(each) for each in outcomes] == [REFUSED] * 5
+    # Known people are never forgotten, and do not use up the limit of strangers.
+    assert [each.forgotten for each in outcomes] == [True, True, True, False, False]
+    assert [each.data["identity"] for each in rooms.recorded] == ["T1:nobody", "T1:left"]
+
+
+async def press_shown(rooms: Rooms, kind: DeliveryKind, vendor: str = "list") -> tuple[Outcome, DeliveryRow]:
+    """Send the request to its presser as `kind`, and press "show"."""
+    room = await rooms.open()
+    own = NewDelivery(request=rooms.request, person="bo", channel="chat", address="T1:bo")
+    await DeliveryQueue(rooms.store).plan([own])
+    token = next(row.token for row in await rooms.rows() if row.person == "bo")
+    await DeliveryQueue(rooms.store).record_sent(token, vendor, {"ts": "1"}, kind=kind)
+    shown = await rooms.press(room, "T1:bo", "show")
+    return shown, next(row for row in await rooms.rows() if row.person == "bo")
+
+
+async def test_view_of_a_request_in_a_list_has_a_card_of_its_own(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The buttons of a list's request would be about the whole list."""
+    monkeypatch.setattr(RecordingChannel, "views", True)
+    rooms = Rooms(store)
+    shown, own = await press_shown(rooms, "digest")
+    assert shown.reply is not None
+    assert shown.reply.card is not None
+    assert shown.reply.card.token == own.token
+    assert (own.kind, own.state, own.vendor_id, own.sent_at, own.handle) == ("ask", "planned", "", None, {})
+    assert own.due_at > until(300)
+    action = InboundAction(key="k", identity="T1:bo", token=own.token, verdict="approved")
+    when = MessageTime(NOW, NOW)
+    given = (DeliveryQueue(store), OwnMessages(store), rooms.decisions, rooms.channel)
+    found = await find_target(*given, known("bo"), action, "", when)
+    assert ([each.request.id for each in found.asked], found.certain) == ([rooms.request.id], True)
+
+
+async def test_request_in_a_list_is_sent_alone_on_a_channel_without_views(store: Store) -> None:
+    rooms = Rooms(store)
+    shown, own = await press_shown(rooms, "digest")
+    assert text("room.sent", "en") in said(shown)
+    assert (own.kind, own.state, own.vendor_id) == ("ask", "planned", "")
+    assert own.due_at <= system_clock() + timedelta(seconds=1)
+
+
+async def test_sent_card_stays_as_it_is_when_shown(store: Store) -> None:
+    rooms = Rooms(store)
+    _, own = await press_shown(rooms, "ask", "own")
+    assert (own.kind, own.state, own.vendor_id) == ("ask", "sent", "own")
 
 
 @table("ended", "cancelled", "revised")

@@ -456,6 +456,20 @@ class DeliveryQueue:
         planned = (DELIVERIES.c.token == token, DELIVERIES.c.state == "planned", DELIVERIES.c.due_at > StoreClock())
         await self._set(*planned, due_at=StoreClock())
 
+    async def take_off_list(self, row: NewDelivery) -> None:
+        """Plan a card for a request that its person got only in a list. The list stays about its other requests."""
+        due = StoreClock() if row.due_at is None else millis_from_time(row.due_at)
+        await self._set(
+            *_of(row.request.id, row.request.revision),
+            DELIVERIES.c.person == row.person,
+            DELIVERIES.c.channel == row.channel,
+            DELIVERIES.c.kind == "digest",
+            DELIVERIES.c.state.in_(_OUT),
+            DELIVERIES.c.ended_at.is_(None),
+            **{"kind": "ask", "state": "planned", "vendor_id": "", "handle": "{}", "due_at": due, "claimed_until": 0},
+            **{"attempts": 0, "sent_at": None, "tried_at": None, "remind_at": None},
+        )
+
     async def drop(self, token: str) -> None:
         """Drop an unsent card. If it was tried, hold it back instead: it may have to show the end."""
         ours = DELIVERIES.c.token == token

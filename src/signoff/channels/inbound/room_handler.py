@@ -41,7 +41,9 @@ class RoomHandler:
         """Raises `Unavailable`."""
         row = await self._deliveries.by_token(action.token) if action.token else None
         if row is None or row.kind != "room" or row.channel != channel.name:
-            return _refuse(action)
+            known = self._is_known(channel, action)
+            met = "seen" if known else await strangers.count_sender(action.identity)
+            return _refuse(action, forgotten=met == "many")
         person = self._directory.by_identity(channel.identity, action.identity, row.tenant)
         if person is None or not person.active:
             met = await strangers.count_sender(action.identity)
@@ -56,6 +58,12 @@ class RoomHandler:
             return await self._show(channel, action, person, request)
         change = self._take if action.room == "take" else self._release
         return _reply(action, person, formatter, await change(channel, person, request, formatter))
+
+    def _is_known(self, channel: Channel, action: InboundAction) -> bool:
+        """Return whether an active person of any tenant has the identity."""
+        tenants = dict.fromkeys(person.tenant for person in self._directory.all())
+        people = (self._directory.by_identity(channel.identity, action.identity, tenant) for tenant in tenants)
+        return any(person is not None and person.active for person in people)
 
     async def _find(self, row: DeliveryRow, person: Person) -> ApprovalRequest | None:
         """Return the present request, or `None` if the person may not decide it."""
@@ -97,7 +105,7 @@ class RoomHandler:
     async def _own_card(
         self, channel: Channel, action: InboundAction, person: Person, request: ApprovalRequest
     ) -> DeliveryRow:
-        """Plan the person's card on this channel unless it exists."""
+        """Plan the person's card on this channel unless it exists. A list is no card."""
         later = (request.expires_at or self._clock()) + _NOT_SENT
         new = NewDelivery(
             request=request,
@@ -107,6 +115,7 @@ class RoomHandler:
             due_at=later if channel.views else None,
         )
         await self._deliveries.plan([new])
+        await self._deliveries.take_off_list(new)
         rows = await self._deliveries.of_request(request.id, request.revision)
         return next(row for row in rows if (row.person, row.channel) == (person.id, channel.name))
 
