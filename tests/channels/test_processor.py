@@ -208,7 +208,7 @@ async def test_approval_by_code_without_a_sent_card_gets_the_link(rig: Rig) -> N
     request = rig.opened()
     room = NewDelivery(request=request, person=room_person("C1"), channel="chat", address="C1", kind="room")
     await rig.cards.plan([room])
-    # The colleague's card, and the author's own one that is not due yet.
+    # A colleague has a card. The author's card is not due yet.
     await rig.tell(request, CY)
     later = datetime.now(UTC) + timedelta(hours=9)
     await rig.cards.plan([NewDelivery(request=request, person="bo", channel="chat", address="bo-1", due_at=later)])

@@ -167,7 +167,7 @@ async def press_shown(rooms: Rooms, kind: DeliveryKind, vendor: str = "list") ->
     return shown, next(row for row in await rooms.rows() if row.person == "bo")
 
 
-async def test_view_of_a_request_in_a_list_has_a_card_of_its_own(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_view_of_a_request_in_a_list_has_a_separate_card(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The buttons of a list's request would be about the whole list."""
     monkeypatch.setattr(RecordingChannel, "views", True)
     rooms = Rooms(store)

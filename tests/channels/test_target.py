@@ -287,7 +287,7 @@ async def test_later_revision_without_a_card_counts_as_unseen(cards: SentCards) 
     assert found.asked == (AskedRevision(cards.coded[0], 1, UNKNOWN, whole=False),)
 
 
-async def test_code_of_a_whole_card_elsewhere_counts_beside_a_list(cards: SentCards) -> None:
+async def test_code_after_a_list_and_a_whole_card_means_the_card(cards: SentCards) -> None:
     asked = request()
     await cards.tell(asked, channel="other chat", kind="digest")
     cards.coded = [asked]

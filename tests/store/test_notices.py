@@ -128,7 +128,7 @@ async def test_notice_with_an_unknown_end_drops_later_channels_alone(store: Stor
     assert await states(store) == {"decided!slack": "failed", "decided!desk": "planned", "decided!mail": "dropped"}
 
 
-async def test_notice_of_a_passkey_is_sent_on_all_channels_whatever_becomes_of_one(store: Store) -> None:
+async def test_failure_of_one_channel_keeps_a_passkeys_notice_on_the_others(store: Store) -> None:
     notices = Notices(store)
     passkey = Notice(kind="passkey", about="main.p", at=NOW)
     channels = ("slack", "mail", "desk", "push")
@@ -153,7 +153,7 @@ async def test_dropped_notice_drops_later_channels_alone(store: Store) -> None:
 
 
 async def test_end_drops_a_failed_attempt_of_the_notice_that_a_request_waits(store: Store) -> None:
-    """Also if nobody is sent the decision. An attempt that runs may still arrive, and keeps its row."""
+    """The decision may have no notice. A running attempt keeps its row."""
     notices = Notices(store)
     await notices.plan([new("waiting"), new("waiting", channel="mail"), new("waiting", channel="desk")])
     failed = await claimed(notices)

@@ -98,8 +98,8 @@ class Notices:
     async def plan(self, rows: Sequence[NewNotice], settled: str = "", *, ended: str = "") -> int:
         """Existing notices do not change. Return the number of new ones.
 
-        `settled` is the token of the open notice that these rows replace. `ended` is an approval that waits no more:
-        its unsent notices that it waits are dropped.
+        `settled` is the token of the open notice that these rows replace. `ended` is an approval that has ended: its
+        unsent notices of waiting are dropped.
         """
         key = await self._store.secret_key(KEY)
         values = sorted((_values(key, row) for row in rows), key=lambda row: str(row["token"]))
