@@ -14,6 +14,7 @@ from typing import Final
 
 from signoff.contracts.limits import MIB
 from signoff.formats.hours import read_zone
+from signoff.formats.json_reader import read_json
 from signoff.people.calendars import Span, find_away
 from signoff.policypool.process_limits import child_environment, limit_memory
 
@@ -40,7 +41,7 @@ async def find_away_apart(
         if process.returncode is None:
             process.kill()
             await process.wait()
-    found = json.loads(written) if process.returncode == 0 else None
+    found = read_json(written) if process.returncode == 0 else None
     if found is None:
         return None
     return tuple((datetime.fromisoformat(since), datetime.fromisoformat(until)) for since, until in found)
@@ -49,7 +50,7 @@ async def find_away_apart(
 def main() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_SECONDS,) * 2)
     limit_memory(_MEMORY_BYTES)
-    asked = json.loads(sys.stdin.buffer.readline())
+    asked = read_json(sys.stdin.buffer.readline())
     zone, now = read_zone(asked["zone"]), datetime.fromisoformat(asked["now"])
     found = find_away(sys.stdin.buffer.read(), asked["words"], zone, now)
     shown = None if found is None else [(since.isoformat(), until.isoformat()) for since, until in found]
