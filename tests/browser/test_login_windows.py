@@ -87,7 +87,8 @@ async def test_provider_signs_in(window: Open, served: Served, scripts: bool) ->
     await expect(page.get_by_role("heading", level=1)).to_have_text("Tools")
     await expect(page.get_by_text("Signed in as Eve")).to_be_visible()
     if scripts:
-        await page.goto(served.base)
+        # Other tests' requests wait here, too.
+        await page.goto(f"{served.base}/?all=1")
         approval = await asked_of(served.rig, "pay")
         await expect(page.locator(f'[data-key="{approval}"]')).to_be_visible()
 
