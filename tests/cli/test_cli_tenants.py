@@ -52,6 +52,8 @@ _BODIES: dict[str, dict[str, Any]] = {
     "add-approver": {"to": "ana"},
     "messages": {"text": "hello"},
     "results": {"turn": "t", "text": "hello"},
+    "runs": {"command": {"resume": [{"type": "ignore", "args": None}]}},
+    "stream": {"command": {"resume": [{"type": "ignore", "args": None}]}},
 }
 
 
