@@ -112,7 +112,7 @@ class Person(FrozenModel):
     """
     reach: ContactPreferences | None = None
     """Channels besides the inbox; [below](#channels)."""
-    calendar: str = Field("", repr=False)
+    calendar: str = Field(default="", repr=False)
     """The https address of an iCal file for [absences](approvals.md#away), or its [reference](#secrets)."""
 
 
