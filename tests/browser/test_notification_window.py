@@ -2,7 +2,7 @@ import asyncio
 import dataclasses
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -90,9 +90,15 @@ class PushWindow:
         await self._session.send("ServiceWorker.deliverPushMessage", of)
 
     async def shown(self, count: int) -> list[dict[str, Any]]:
-        await self.page.wait_for_function(f"async () => (await ({SHOWN})()).length === {count}")
-        found: list[dict[str, Any]] = await self.page.evaluate(SHOWN)
-        return found
+        """Wait for that many notifications. A promise alone would end the page's own waiting."""
+        return await self.until(lambda found: len(found) == count)
+
+    async def until(self, is_so: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
+        while True:
+            found: list[dict[str, Any]] = await self.page.evaluate(SHOWN)
+            if is_so(found):
+                return found
+            await asyncio.sleep(0.05)
 
     async def worker(self, script: str) -> Any:
         (worker,) = [each for each in self.page.context.service_workers if each.url.startswith(self.base)]
@@ -210,8 +216,8 @@ async def test_notification_shows_no_content_opens_the_card_and_is_replaced_at_t
     await phone.send({"card": token, "text": "A request waits for you.", "ended": False})
     await phone.shown(1)
     await phone.send({"card": token, "text": "The request has ended: Denied", "ended": True})
-    await phone.page.wait_for_function(f"async () => (await ({SHOWN})())[0]?.silent === true")
-    assert [each["title"] for each in await phone.shown(1)] == ["The request has ended: Denied"]
+    ended = await phone.until(lambda found: len(found) == 1 and found[0]["silent"])
+    assert [each["title"] for each in ended] == ["The request has ended: Denied"]
 
 
 async def test_hostile_message_opens_nothing_outside_the_gateway(phone: PushWindow, local: Served) -> None:

@@ -288,7 +288,7 @@ class Story:
 
 async def reached(call: Callable[[], Awaitable[T]]) -> T:
     """Repeat a call while a busy server seems absent."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while True:
         try:
             return await call()
