@@ -4,6 +4,7 @@ Chromium plays both approvers, with its own virtual authenticator. Slack, mail, 
 fakes.
 """
 
+import os
 import re
 import shutil
 import sqlite3
@@ -40,7 +41,8 @@ NEW: Final = "DE89 3704 0044 0532 0130 00"
 QUESTION: Final = "Which letter names this account?"
 ANSWER: Final = "signed by Nordwind's director, names this account"
 REMARK: Final = "I called Nordwind, they confirmed it."
-CLOSED_SECONDS: Final = 2.0
+CLOSED_SECONDS: Final = float(os.environ.get("DEMO_CLOSED_SECONDS", "2"))
+"""The most seconds until every place shows the end. On a machine with other work, set more."""
 _ANA, _CLERK = FakeSlack.identities[0], FakeSlack.identities[1]
 _ANAS_TEAMS, _BOS_TEAMS = FakeTeams.identities[0], FakeTeams.identities[1]
 _BOS_MAIL: Final = "bo@people.example"
