@@ -116,7 +116,8 @@ async def test_new_requests_appear_automatically(window: Open, served: Served) -
 
 async def test_keys_move_and_decide_after_a_confirmation(window: Open, served: Served) -> None:
     approval = await served.rig.asked("pay")
-    page = await window("/")
+    # Other tests' requests wait here, too.
+    page = await window("/?all=1")
     await expect(page.locator(f'[data-key="{approval}"]')).to_be_visible()
     await page.keyboard.press("?")
     await expect(page.locator("#keys")).to_be_visible()
