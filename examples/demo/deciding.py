@@ -158,21 +158,21 @@ class Deciding:
         return Scene("Bo approves on a phone: his passkey confirms this one decision, with a remark", key)
 
     async def closed_everywhere(self, stage: Stage, key: TurnKey, ana: Page) -> Scene:
-        """Every place that showed the request says how it ended."""
+        """Each place of the request shows its end."""
         decided = (await stage.asked(key)).decided_at or system_clock()
         ended = time.monotonic() - (system_clock() - decided).total_seconds()
         words = "Approved by Bo Berg"
         await until("the end on each channel", self._shown, lambda every: all(words in each for each in every))
         await seen(ana.locator("#card")).to_contain_text(words)
         linked = await stage.http.get(self._link())
-        expect("whether the link of the mail says so", True, words in linked.text)
+        expect("whether the page of the mail's link shows it", True, words in linked.text)
         took = time.monotonic() - ended
         expect(f"whether {took:.1f} s are at most {CLOSED_SECONDS} s", True, took <= CLOSED_SECONDS)
         places = "Ana's open page, Slack, both places in Teams, Bo's mail, its link and his browser"
         return Scene(f"{took:.1f} s later {places} say: {words}", key)
 
     async def repeated(self, stage: Stage, key: TurnKey) -> Scene:
-        """The model reads the remark beside the result."""
+        """The model reads the remark with the result."""
         expect("the outcome", "ok", (await stage.outcome(key)).code)
         expect("accounts on file", [("Nordwind",)], self._accounts(stage, NEW))
         result = (await stage.finished(key)).result

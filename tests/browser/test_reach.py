@@ -59,7 +59,7 @@ async def test_page_at_four_hundred_percent_has_no_sideways_scrolling(window: Op
     await served.rig.decide(approval, verdict="denied")
 
 
-async def test_card_at_four_hundred_percent_leaves_room_beside_its_buttons(window: Open, served: Served) -> None:
+async def test_card_at_four_hundred_percent_shows_more_than_its_buttons(window: Open, served: Served) -> None:
     approval = await served.rig.asked("pay")
     page = await window(f"/approvals/{approval}", size=ZOOMED)
     await expect(page.get_by_role("button", name="Approve", exact=True)).to_be_visible()

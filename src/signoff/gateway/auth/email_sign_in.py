@@ -89,7 +89,7 @@ class EmailSignIn:
 
 
 def check_email_sign_in(deps: GatewayDeps) -> None:
-    """Raise `ConfigError` for a channel that cannot send links, and beside a provider, which proves more."""
+    """Raise `ConfigError` for a channel without links, and if a provider is set, which proves more."""
     name = deps.settings.email_sign_in
     if not name:
         return

@@ -4,7 +4,6 @@ Each gateway does all of it: a row that two of them write is the same.
 """
 
 import asyncio
-import contextlib
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -23,7 +22,7 @@ from signoff.contracts.responses import PastRequest
 from signoff.formats.replace import replace
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.read_access import of_request
-from signoff.gateway.vendors.channel_tasks import run_forever
+from signoff.gateway.vendors.channel_tasks import keep_running
 from signoff.store.history.past_requests import PastRow, hold_due, list_due, put_past, remove_past, settle_due
 from signoff.store.history.search_words import mark, marks, words_of
 from signoff.store.questions.approval_rows import lock_approval, read_rows
@@ -72,13 +71,8 @@ class RequestIndexer:
 @asynccontextmanager
 async def keep_history(deps: GatewayDeps) -> AsyncIterator[None]:
     """Keep the history until the block ends."""
-    keeping = asyncio.create_task(run_forever("the history of requests", RequestIndexer(deps).run))
-    try:
+    async with keep_running("the history of requests", RequestIndexer(deps).run):
         yield
-    finally:
-        keeping.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await keeping
 
 
 def past_row(request: ApprovalRequest) -> PastRow:

@@ -372,7 +372,7 @@ def _away_words(
     """Leaves out people who may not decide the request, also as people to ask instead."""
     eligible = {each.id: each.name or each.id for each in find_assignable(request, people, formatter.now)}
     away = [each for each in absences if each.person in eligible and is_away(each, request.tool, formatter.now)]
-    # Of a person's absences the longest counts. Only an entered one may name another person.
+    # The longest absence of a person counts. Only an entered one may name another person.
     longest = {each.person: each for each in sorted(away, key=lambda each: each.until)}
     instead = {each.person: each.to for each in away if each.to in eligible}
     return tuple(

@@ -1,7 +1,6 @@
 """The background task that reads the calendars of people. Each gateway reads them for itself."""
 
 import asyncio
-import contextlib
 import logging
 import random
 from collections.abc import AsyncIterator
@@ -10,7 +9,7 @@ from typing import Final
 
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.vendors.calendars import CalendarReader, calendar_reader, read_all
-from signoff.gateway.vendors.channel_tasks import run_forever
+from signoff.gateway.vendors.channel_tasks import keep_running
 
 EVERY: Final = 900.0
 _JITTER: Final = 0.1
@@ -48,10 +47,5 @@ class CalendarTask:
 @asynccontextmanager
 async def keep_calendars(deps: GatewayDeps) -> AsyncIterator[None]:
     """Read the calendars until the block ends."""
-    keeping = asyncio.create_task(run_forever("the reader of calendars", CalendarTask(deps).run))
-    try:
+    async with keep_running("the reader of calendars", CalendarTask(deps).run):
         yield
-    finally:
-        keeping.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await keeping

@@ -119,7 +119,7 @@ class CalendarReader:
         zone = person.reach.timezone if person.reach else "UTC"
         spans = await find_away_apart(answer.body, self.words, zone, now)
         if spans is None:
-            return CalendarReading(problem="its server sends no iCal file, or one that takes too long")
+            return CalendarReading(problem="its server sends no iCal file, or reading it takes too long")
         return CalendarReading(spans)
 
 

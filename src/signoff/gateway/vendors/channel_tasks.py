@@ -102,6 +102,17 @@ async def run_channels(
         await asyncio.gather(*(_close(name, channel) for name, channel in channels.items()))
 
 
+@asynccontextmanager
+async def keep_running(what: str, work: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """Run `work` as `run_forever` does, until the block ends."""
+    running = asyncio.create_task(run_forever(what, work))
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
 async def run_forever(what: str, work: Callable[[], Awaitable[None]], *, first_pause: float = 1.0) -> None:
     """Run `work` until it returns. Restart after each failure, with growing pauses."""
     pause = first_pause

@@ -19,7 +19,7 @@ _C: Final = SIGN_IN_LINKS.c
 
 
 class SignInLink(NamedTuple):
-    """The person whom a link signs in, and the page to open then."""
+    """A person to sign in, and the page to open then."""
 
     tenant: str
     person: str
