@@ -125,7 +125,7 @@ def test_invisible_characters_in_a_note_are_marked_in_every_language() -> None:
 
 def test_name_of_a_repeating_argument_is_marked_once() -> None:
     card = drawn(**{"pin": "4711", "a\u202e": "4711"})
-    assert card.note == "a secret value is repeated in `a⟦U+202E⟧`, and masked there"
+    assert card.note.split("; ")[2:] == ["a secret value is repeated in `a⟦U+202E⟧`, and masked there"]
 
 
 @table(

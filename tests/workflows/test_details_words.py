@@ -58,8 +58,10 @@ def test_call_text_is_rendered_as_code_only(text: str) -> None:
         answered = _tokens(_written(_request(given, state="denied", decided_name=given)))
         return [token.type for token in (*waiting, *answered)]
 
-    assert parts(text) == parts("plain")
-    assert parts("plain").count("link_open") == 1
+    # An invisible character adds a note to the card.
+    plain = "plain\u200b" if "\u2028" in text else "plain"
+    assert parts(text) == parts(plain)
+    assert parts(plain).count("link_open") == 1
 
 
 @table("text", *MARKUP)
