@@ -25,6 +25,7 @@ WHOLE = 1_000
 """The API's largest list."""
 _SETTLE_SECONDS = 2.0
 _LOOK_SECONDS = 0.5
+_CARD_SECONDS = 0.01
 _FIELD = re.compile(r'type="hidden" name="(\w+)" value="([^"]*)"')
 
 
@@ -48,6 +49,8 @@ async def measure_waiting(stack: Stack, numbers: Sequence[int], repetitions: int
         figures["store, MB"].append(await store_mb(stack))
         figures["Temporal's database, MB"].append(size_mb(stack.folder / "temporal.db"))
         await _read(stack, gateway, figures, repetitions)
+        async with stack.http(gateway, "rui") as rui, stack.http(gateway, "ana") as ana:
+            figures["a start until the approver's card, ms"] = [await _card_ms(rui, ana) for _ in range(repetitions)]
         async with stack.http(gateway, "ana") as ana:
             for _ in range(repetitions):
                 receipt, done = await decide_next(stack, ana)
@@ -75,6 +78,19 @@ async def start_turns(rui: httpx2.AsyncClient, number: int, at_once: int = AT_ON
 
     await asyncio.gather(*(work() for _ in range(min(at_once, number))))
     return taken
+
+
+async def _card_ms(rui: httpx2.AsyncClient, ana: httpx2.AsyncClient) -> float:
+    """Return the milliseconds from the request for a turn until the gateway shows the card of its call."""
+    began = time.perf_counter()
+    started = await rui.post("/v1/turns", json={"text": "4200"})
+    if started.status_code != httpx2.codes.CREATED:
+        raise StackFailed(f"a turn was not started: {started.status_code} {started.text[:300]}")
+    card = f"/v1/approvals/{started.json()['id']}.c1.1"
+    while (await ana.get(card)).status_code == httpx2.codes.NOT_FOUND:  # noqa: ASYNC110 - as an approver reloads
+        await asyncio.sleep(_CARD_SECONDS)
+    await answer_of(ana, card)
+    return (time.perf_counter() - began) * 1000
 
 
 async def wait_for(stack: Stack, number: int) -> None:

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -32,6 +32,7 @@ from signoff.registry.tool import Tool
 from signoff.texts.endings import receipt_words
 from signoff.texts.formatter import Formatter
 
+Form = Literal["edit", "answer"]
 STEPS: Final = ("write", "review", "approve")
 _SENT: Final = ("revision", "question_hash", "thread", "delivery", "reason", "typed", "passkey")
 _WORDS: Final = {"true": "value.yes", "false": "value.no"}
@@ -58,17 +59,17 @@ async def send_edit(request: Request, approval: str, site: CurrentSite, visitor:
     language = visitor.formatter.language
     form = {name: str(value) for name, value in (await read_form(request)).items()}
     opened = await open_request(site.deps, approval, visitor)
-    if not visitor.opened(form.get("token", ""), edit_purpose(opened.request)):
-        return _over(site, opened, visitor, note=text("note.out_of_date", language), status=403)
+    if not visitor.opened(form.get("token", ""), form_purpose(opened.request, "edit")):
+        return no_decision(site, opened, visitor, "edit", note=text("note.out_of_date", language), status=403)
     why = _why_not(opened, visitor)
     if why:
-        return _over(site, opened, visitor, note=text("edit.not_now", language, why=why), status=409)
+        return no_decision(site, opened, visitor, "edit", note=text("edit.not_now", language, why=why), status=409)
     shown = (form.get("revision"), form.get("question_hash"))
     if shown != (str(opened.request.revision), opened.request.question_hash):
-        return _over(site, opened, visitor, note=text("receipt.stale", language), status=409)
+        return no_decision(site, opened, visitor, "edit", note=text("receipt.stale", language), status=409)
     if form.get("thread") != opened.request.thread:
         why = text("why.thread", language)
-        return _over(site, opened, visitor, note=text("note.refused", language, why=why), status=409)
+        return no_decision(site, opened, visitor, "edit", note=text("note.refused", language, why=why), status=409)
     typed = read_typed(site, opened, form)
     step = form.get("step") if form.get("step") in STEPS else "review"
     if step == "write":
@@ -91,7 +92,7 @@ async def _review(
 ) -> Response:
     changed = edited_request(opened.request, typed.written, site.deps.catalog)
     context = {
-        **_context(opened, visitor),
+        **form_context(opened, visitor, "edit"),
         "note": note,
         "typed": word_to_type(changed, visitor),
         "effect": changed.card.effect,
@@ -117,7 +118,7 @@ async def _approve(
     note = receipt_words(receipt, visitor.formatter)
     if receipt.code in ("malformed", "not_allowed", "unavailable"):
         return _write(site, opened, visitor, typed, note=note, status=receipt_status(receipt))
-    return _over(site, opened, visitor, note=note, status=receipt_status(receipt))
+    return no_decision(site, opened, visitor, "edit", note=note, status=receipt_status(receipt))
 
 
 def edit_draft(opened: OpenedRequest, typed: ParsedArguments, form: Mapping[str, str], language: str) -> DecisionDraft:
@@ -146,7 +147,7 @@ def _write(
     site: Site, opened: OpenedRequest, visitor: Visitor, typed: ParsedArguments, *, note: str = "", status: int = 200
 ) -> Response:
     context = {
-        **_context(opened, visitor),
+        **form_context(opened, visitor, "edit"),
         **field_context(typed, visitor),
         "note": note,
         "tool_known": _tool(site, opened.request) is not None,
@@ -167,23 +168,23 @@ def field_context(typed: ParsedArguments, visitor: Visitor) -> dict[str, Any]:
     }
 
 
-def _over(site: Site, opened: OpenedRequest, visitor: Visitor, *, note: str, status: int) -> Response:
-    """Answer that this page decided nothing, and can decide nothing."""
-    context = {**_context(opened, visitor), "note": note}
+def no_decision(site: Site, opened: OpenedRequest, visitor: Visitor, form: Form, *, note: str, status: int) -> Response:
+    """Answer that a form decided nothing, and can decide nothing."""
+    context = {**form_context(opened, visitor, form), "note": note}
     return site.renderer.page("edit_over.html", visitor, status=status, nav="waiting", **context)
 
 
-def _context(opened: OpenedRequest, visitor: Visitor) -> dict[str, Any]:
+def form_context(opened: OpenedRequest, visitor: Visitor, form: Form) -> dict[str, Any]:
     return {
         "request": opened.request,
         "card": opened.page,
-        "token": visitor.token(edit_purpose(opened.request)),
-        "action": f"/approvals/{opened.request.id}/edit",
+        "token": visitor.token(form_purpose(opened.request, form)),
+        "action": f"/approvals/{opened.request.id}/{form}",
     }
 
 
-def edit_purpose(request: ApprovalRequest) -> str:
-    return f"edit {request.id}"
+def form_purpose(request: ApprovalRequest, form: Form) -> str:
+    return f"{form} {request.id}"
 
 
 def _hints(field: ArgumentField, formatter: Formatter) -> str:

@@ -21,7 +21,7 @@ from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.errors import receipt_status
 from signoff.gateway.pages.decision_form import author_of, draft_in
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
-from signoff.gateway.pages.edit import field_context
+from signoff.gateway.pages.edit import field_context, form_context, form_purpose, no_decision
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.request_loader import OpenedRequest, open_request
 from signoff.languages.catalogue import text
@@ -50,8 +50,8 @@ async def send_answer(request: Request, approval: str, site: CurrentSite, visito
     language = visitor.formatter.language
     form = {name: str(value) for name, value in (await read_form(request)).items()}
     opened = await open_request(site.deps, approval, visitor)
-    if not visitor.opened(form.get("token", ""), answer_purpose(opened.request)):
-        return _over(site, opened, visitor, note=text("note.out_of_date", language), status=403)
+    if not visitor.opened(form.get("token", ""), form_purpose(opened.request, "answer")):
+        return no_decision(site, opened, visitor, "answer", note=text("note.out_of_date", language), status=403)
     typed = read_answer(opened.request, form)
     if opened.page.answers and not typed.good:
         count = len(typed.problems) + sum(bool(field.problem) for field in typed.fields)
@@ -64,7 +64,7 @@ async def send_answer(request: Request, approval: str, site: CurrentSite, visito
     note, status = receipt_words(receipt, visitor.formatter), receipt_status(receipt)
     if opened.page.answers and receipt.code in ("malformed", "assurance", "unavailable"):
         return _write(site, opened, visitor, typed, form, note=note, status=status)
-    return _over(site, opened, visitor, note=note, status=status)
+    return no_decision(site, opened, visitor, "answer", note=note, status=status)
 
 
 def read_answer(request: ApprovalRequest, form: Mapping[str, str]) -> ParsedArguments:
@@ -81,10 +81,6 @@ def answer_draft(
     args = typed.args or {}
     answer = args if _is_object(request.answer_schema or {}) else args.get(_VALUE)
     return replace(draft_in(plain, request.id, "answered", language), answer=answer)
-
-
-def answer_purpose(request: ApprovalRequest) -> str:
-    return f"answer {request.id}"
 
 
 def _is_object(schema: Mapping[str, Any]) -> bool:
@@ -112,24 +108,10 @@ def _write(
 ) -> Response:
     sent = form or {}
     context = {
-        **_context(opened, visitor),
+        **form_context(opened, visitor, "answer"),
         **field_context(typed, visitor),
         "note": note,
         "reason": sent.get("reason", ""),
         "delivery": secrets.token_hex(16),
     }
     return site.renderer.page("answer.html", visitor, status=status, nav="waiting", **context)
-
-
-def _over(site: Site, opened: OpenedRequest, visitor: Visitor, *, note: str, status: int) -> Response:
-    context = {**_context(opened, visitor), "note": note}
-    return site.renderer.page("edit_over.html", visitor, status=status, nav="waiting", **context)
-
-
-def _context(opened: OpenedRequest, visitor: Visitor) -> dict[str, Any]:
-    return {
-        "request": opened.request,
-        "card": opened.page,
-        "token": visitor.token(answer_purpose(opened.request)),
-        "action": f"/approvals/{opened.request.id}/answer",
-    }

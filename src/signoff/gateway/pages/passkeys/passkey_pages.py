@@ -17,10 +17,10 @@ from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.auth.dependencies import PAGE_CONTROL, PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.passkey_registration import PasskeyRegistration
 from signoff.gateway.auth.visitor import Visitor
-from signoff.gateway.pages.answering.answer_page import answer_draft, answer_purpose, read_answer
+from signoff.gateway.pages.answering.answer_page import answer_draft, read_answer
 from signoff.gateway.pages.decision_form import assignment_in, author_of, draft_in, json_in, verdict_in
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
-from signoff.gateway.pages.edit import edit_draft, edit_purpose, read_typed
+from signoff.gateway.pages.edit import edit_draft, form_purpose, read_typed
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.request_loader import open_request, own_approval
 from signoff.languages.catalogue import text
@@ -96,7 +96,7 @@ async def _draft(site: Site, visitor: Visitor, approval: str, form: Mapping[str,
     if form.get("verdict") == "answered":
         opened = await open_request(site.deps, approval, visitor)
         answer = read_answer(opened.request, form)
-        if answer.good and visitor.opened(form.get("token", ""), answer_purpose(opened.request)):
+        if answer.good and visitor.opened(form.get("token", ""), form_purpose(opened.request, "answer")):
             return answer_draft(opened.request, answer, form, language)
     elif "step" not in form:
         verdict = verdict_in(form)
@@ -105,7 +105,7 @@ async def _draft(site: Site, visitor: Visitor, approval: str, form: Mapping[str,
     else:
         opened = await open_request(site.deps, approval, visitor)
         typed = read_typed(site, opened, form)
-        if typed.good and visitor.opened(form.get("token", ""), edit_purpose(opened.request)):
+        if typed.good and visitor.opened(form.get("token", ""), form_purpose(opened.request, "edit")):
             return edit_draft(opened, typed, form, language)
     raise BadRequest(text("note.out_of_date", language), status=403)
 
