@@ -1,4 +1,5 @@
 import asyncio
+from datetime import date
 
 from cli_kit import Cli, waiting_request
 from polling import pauses
@@ -6,7 +7,15 @@ from rich.console import Console
 
 from signoff.cli.terminal.insight_tables import insight_lines
 from signoff.contracts.clock import system_clock
-from signoff.contracts.responses import ApproverCoverage, DecisionRate, Insights, InsightWarning, WaitingFigures
+from signoff.contracts.responses import (
+    ApproverCoverage,
+    DayFigures,
+    DecisionRate,
+    EarlierFigures,
+    Insights,
+    InsightWarning,
+    WaitingFigures,
+)
 
 
 async def test_figures_are_printed_and_given_as_json(served_cli: Cli) -> None:
@@ -40,6 +49,13 @@ def test_warnings_holes_and_hostile_names_are_readable() -> None:
         denied=2,
         p50=2,
         p95=300,
+        by_day=(
+            DayFigures(day=date(2026, 3, 1), approved=120, unanswered=1),
+            DayFigures(day=date(2026, 3, 2)),
+            DayFigures(day=date(2026, 3, 3), approved=78, denied=2),
+        ),
+        before=EarlierFigures(approved=100),
+        more=True,
         by_tool=(DecisionRate(name="pay\x1b[2J", approved=198, denied=2),),
         warnings=(InsightWarning(kind="fast", tool="pay", percent=99, count=200, seconds=3),),
         coverage=(ApproverCoverage(tool="pay", approvers=(), holes=("needs 2 people to approve",)),),
@@ -49,6 +65,13 @@ def test_warnings_holes_and_hostile_names_are_readable() -> None:
         console.print(*insight_lines(found, system_clock()), sep="\n")
     words = capture.get()
     assert "Waiting now: 1,000+, Oldest: 2 h, Deadline within 24 h: 2" in words
+    assert "Decided: 198 approved, 2 denied, 0 expired (100 % more than in the 30 days before)" in words
+    assert "count only the newest 20,000 requests" in words
+    days = [line.split() for line in words.splitlines() if " Mar " in line]
+    assert days == [
+        ["Sun", "1", "Mar", "█" * 24 + "·", "120", "0", "1"],
+        ["Tue", "3", "Mar", "█" * 16 + "▒", "78", "2", "0"],
+    ]
     assert "99 % of 200 requests for pay were approved within 3 s" in words
     assert "! pay needs 2 people to approve" in words
     assert "\x1b" not in words

@@ -221,7 +221,7 @@ READS: Final[Mapping[str, Callable[[Store], Awaitable[Any]]]] = {
     ),
     "record of a turn": lambda store: AuditLog(store).stream("turn/main/s/t77"),
     "entry of turns": lambda store: AuditLog(store).find("k77", ["turn/main/s/t77", "turn/main/s/t78"]),
-    "entries of a kind": lambda store: AuditLog(store).of_kind("verdict", ["turn/main/s/t77"]),
+    "entries of a kind": lambda store: AuditLog(store).of_kinds(["verdict"], ["turn/main/s/t77"]),
     "search of a rare word": search("every", "w77"),
     "search of a word of none": search("every", "none"),
     "removal of a past request": on_turn(remove_past, approval=NAME),

@@ -75,5 +75,5 @@ async def test_trace_names_the_data_that_a_tool_waits_for(turn_rig: TurnRig) -> 
     async with turn_rig.running(known, [calls(("late", ARGS)), respond("done")]) as turns:
         key = await turns.start(route="support", step="more")
         await turns.signoff.result(key)
-        [record] = await AuditLog(turn_rig.store).of_kind("trace", [key.workflow_id])
+        [record] = await AuditLog(turn_rig.store).of_kinds(["trace"], [key.workflow_id])
     assert json.loads(record.data)["line"] == "tool `late` in step more: none, waits for `city` (step > registry)"

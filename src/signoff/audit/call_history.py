@@ -1,6 +1,7 @@
 """Lists past calls from the audit log: requests with their outcome, and calls run by rule."""
 
-from collections.abc import AsyncIterator
+from collections.abc import Collection
+from typing import Final
 
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
@@ -8,6 +9,8 @@ from signoff.contracts.frozen_model import FrozenModel
 from signoff.formats.replace import replace
 from signoff.languages.catalogue import ENGLISH
 from signoff.texts.record_entries import claimant_words
+
+_KINDS: Final = ("request", "revision", "auto", "ending")
 
 
 class PastCall(FrozenModel):
@@ -37,21 +40,24 @@ async def past_calls(log: AuditLog, since: str, *, tenant: str) -> list[PastCall
     `since` is formatted by `moment_text`. `tenant` "" selects all tenants. A request that was asked again counts once,
     in its latest form.
     """
-    kinds = ("request", "revision", "auto", "ending")
     calls: dict[tuple[str, str], PastCall] = {}
-    async for record in _find_known(log.records(tenant=tenant, since=since, kinds=kinds)):
+    async for record in log.records(tenant=tenant, since=since, kinds=_KINDS):
         _take(calls, record)
     return list(calls.values())
 
 
-async def _find_known(records: AsyncIterator[Record]) -> AsyncIterator[Record]:
-    async for record in records:
-        if "call" in record.facts:
-            yield record
+async def past_calls_of(log: AuditLog, streams: Collection[str]) -> list[PastCall]:
+    """As `past_calls`, of some turns."""
+    calls: dict[tuple[str, str], PastCall] = {}
+    for record in await log.of_kinds(_KINDS, streams):
+        _take(calls, record)
+    return list(calls.values())
 
 
 def _take(found: dict[tuple[str, str], PastCall], record: Record) -> None:
     facts = record.facts
+    if "call" not in facts:
+        return
     place = record.stream, str(facts["call"])
     if record.kind == "ending":
         request = found.get(place)

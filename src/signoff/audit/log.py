@@ -101,9 +101,9 @@ class AuditLog:
         query = select(*_COLUMNS).where(AUDIT_RECORDS.c.stream == bound_text(stream)).order_by(AUDIT_RECORDS.c.seq)
         return await self._store.read(lambda connection: [_record(row) for row in connection.execute(query)])
 
-    async def of_kind(self, kind: str, streams: Collection[str]) -> list[Record]:
+    async def of_kinds(self, kinds: Collection[str], streams: Collection[str]) -> list[Record]:
         """Oldest first within each stream."""
-        query = select(*_COLUMNS).where(AUDIT_RECORDS.c.stream.in_(streams), AUDIT_RECORDS.c.kind == kind)
+        query = select(*_COLUMNS).where(AUDIT_RECORDS.c.stream.in_(streams), AUDIT_RECORDS.c.kind.in_(kinds))
         query = query.order_by(AUDIT_RECORDS.c.stream, AUDIT_RECORDS.c.seq)
         return await self._store.read(lambda connection: [_record(row) for row in connection.execute(query)])
 

@@ -145,9 +145,14 @@ ANSWERS_OF_ONE: Final = 20
 ANSWERS_KEPT: Final = 200
 """The same for all people together: ten people at `ANSWERS_OF_ONE`, so that a quorum fits into each revision."""
 FIGURES_PAST: Final = 20_000
-"""The newest past requests that figures count."""
+"""The newest past requests that figures count, except by day."""
+FIGURES_BY_DAY: Final = 200_000
+"""The same of each outcome, by day."""
 FIGURES_WAITING: Final = 1_000
 """The waiting requests that figures count, soonest deadline first."""
+BACK_TEST_TURNS: Final = 200
+"""The newest turns whose calls a back-test judges."""
+BACK_TEST_SECONDS: Final = 10.0
 MAX_REMEMBERED_SECONDS: Final = 30 * 86_400.0
 MAX_REMEMBERED_USES: Final = 1_000
 """Maximum lifetime and number of uses of a remembered answer."""

@@ -3,7 +3,7 @@
 Rows of lists come from visibility and the store, without a workflow.
 """
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Literal
 
 from signoff.contracts.approval import ApprovalState, Card, CardRow, Terms
@@ -126,6 +126,25 @@ class DecisionRate(FrozenModel):
     unanswered: int = 0
 
 
+class DayFigures(FrozenModel):
+    """The requests that ended on one day."""
+
+    day: date
+    approved: int = 0
+    denied: int = 0
+    unanswered: int = 0
+
+
+class EarlierFigures(FrozenModel):
+    """The figures of the same length of time before."""
+
+    approved: int = 0
+    denied: int = 0
+    unanswered: int = 0
+    p50: float | None = None
+    p95: float | None = None
+
+
 class WaitingFigures(FrozenModel):
     """The requests that wait now."""
 
@@ -168,6 +187,7 @@ class Insights(FrozenModel):
     """Figures about requests."""
 
     days: int
+    """Whole days, and the present one."""
     every: bool
     """False: only requests that the reader answered or may answer."""
     waiting: WaitingFigures
@@ -175,7 +195,13 @@ class Insights(FrozenModel):
     denied: int = 0
     unanswered: int = 0
     more: bool = False
-    """True if older requests do not count."""
+    """True if older requests do not count, except by day and outcome."""
+    cut: bool = False
+    """True if they do not count by day and outcome."""
+    by_day: tuple[DayFigures, ...] = ()
+    """Each day, oldest first."""
+    before: EarlierFigures | None = None
+    """`None` if `cut`."""
     p50: float | None = None
     """Seconds to decide. `None` without decisions."""
     p95: float | None = None

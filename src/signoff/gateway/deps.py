@@ -28,6 +28,7 @@ from signoff.gateway.approvals.open_requests import add_requests_to_turn
 from signoff.gateway.approvals.turn_proof import proved_view
 from signoff.gateway.audit_writer import AttemptRecords
 from signoff.gateway.external_turn import ExternalTurn, KnownCall
+from signoff.gateway.insights.back_test import BackTests
 from signoff.gateway.load_limits import ListReads, LookInterval, StartLimit
 from signoff.gateway.signed_start import SignedStart, signed_start_of
 from signoff.gateway.turn_watch import ASKED_SECONDS, MOVING_SECONDS, TurnWatch
@@ -125,6 +126,10 @@ class GatewayDeps:
     @cached_property
     def lists(self) -> ListReads:
         return ListReads()
+
+    @cached_property
+    def back_tests(self) -> BackTests:
+        return BackTests(self.client.temporal, self.store, self.catalog, self.clock)
 
     @cached_property
     def recent_calls(self) -> RecentItems[ExternalTurn]:

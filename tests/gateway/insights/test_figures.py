@@ -1,14 +1,18 @@
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from tables import table
 
-from signoff.contracts.responses import DecisionRate, InsightWarning, Share, WaitingCard
+from signoff.contracts.responses import DayFigures, DecisionRate, InsightWarning, Share, WaitingCard
 from signoff.gateway.insights.figures import (
     FAST_LEAST,
     channel_shares,
+    count_before,
+    day_figures,
     decision_rates,
     find_warnings,
+    first_moment,
     rule_name,
     seconds_to_decide,
     total_of,
@@ -129,3 +133,29 @@ def test_few_quick_or_unanswered_requests_are_no_warning(counts: list[PastCount]
 def test_unanswered_requests_of_a_tool_are_warned_of() -> None:
     (found,) = find_warnings([past(5, state="timed_out"), past(45)])
     assert found == InsightWarning(kind="unanswered", tool="pay", percent=10, count=50)
+
+
+@table(
+    ("zone", "first"),
+    ("UTC", datetime(2026, 3, 24, tzinfo=UTC)),
+    ("Europe/Berlin", datetime(2026, 3, 23, 23, tzinfo=UTC)),
+    ("Asia/Kathmandu", datetime(2026, 3, 24, 18, 15, tzinfo=UTC)),
+    ("America/St_Johns", datetime(2026, 3, 24, 2, 30, tzinfo=UTC)),
+)
+def test_span_starts_at_midnight_of_the_readers_zone(zone: str, first: datetime) -> None:
+    assert first_moment(datetime(2026, 3, 30, 20, tzinfo=UTC), 7, ZoneInfo(zone)) == first
+
+
+def test_requests_are_counted_by_day_of_the_readers_zone() -> None:
+    berlin, late = ZoneInfo("Europe/Berlin"), datetime(2026, 3, 28, 23, tzinfo=UTC)
+    since = datetime(2026, 3, 27, 23, tzinfo=UTC)
+    slices = {
+        "approved": {since - HOUR: 9, since: 1, late - HOUR / 4: 2, late: 3, late + 22.75 * HOUR: 4},
+        "timed_out": {late + 23 * HOUR: 5},
+    }
+    assert day_figures(slices, since, 3, berlin) == (
+        DayFigures(day=date(2026, 3, 28), approved=3),
+        DayFigures(day=date(2026, 3, 29), approved=7),
+        DayFigures(day=date(2026, 3, 30), unanswered=5),
+    )
+    assert count_before(slices["approved"], since) == 9

@@ -1,5 +1,5 @@
 import dataclasses
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import httpx2
@@ -8,6 +8,7 @@ from gateway_login import bearer
 from gateway_rig import http_of
 from history_rig import SECRET, HistoryRig, history_catalog
 
+from signoff.contracts.responses import EarlierFigures
 from signoff.gateway.app import build_app
 from signoff.gateway.insights import insight_reader
 from signoff.store.store import Store
@@ -99,11 +100,42 @@ async def test_reader_without_rights_in_the_tenant_counts_nothing(rig: HistoryRi
     assert (found.approved, found.waiting.count, found.every) == (0, 0, False)
 
 
+async def test_figures_of_each_day_add_up_to_the_numbers_by_outcome(rig: HistoryRig) -> None:
+    for person, ended in (("oz", (2, 1)), ("ana", (1, 0)), ("guest", (0, 0))):
+        body = (await get(rig, person, days=7)).json()
+        days = [date.fromisoformat(each["day"]) for each in body["by_day"]]
+        assert days == [days[-1] - timedelta(days=number) for number in range(6, -1, -1)]
+        sums = tuple(sum(each[name] for each in body["by_day"]) for name in ("approved", "denied"))
+        assert sums == (body["approved"], body["denied"]) == ended, person
+
+
+async def test_figures_are_compared_with_the_same_time_before(rig: HistoryRig) -> None:
+    auditor, now = rig.catalog.people.find("oz"), rig.deps.clock()
+    later = dataclasses.replace(rig.deps, clock=lambda: now + timedelta(days=30))
+    found = await insight_reader.InsightReader(later, "main", auditor).read(30)
+    assert (found.approved, found.by_tool, found.p50) == (0, (), None)
+    assert found.before is not None
+    assert (found.before.approved, found.before.denied, found.before.unanswered) == (2, 1, 0)
+    assert found.before.p50 is not None
+    today = await insight_reader.InsightReader(rig.deps, "main", auditor).read(30)
+    assert today.before == EarlierFigures()
+    people = (rig.catalog.people.find("ana"), rig.catalog.people.find("guest"))
+    own = [(await insight_reader.InsightReader(later, "main", each).read(30)).before for each in people]
+    assert [each.approved for each in own if each is not None] == [1, 0]
+
+
+async def test_numbers_by_day_are_marked_if_they_are_cut(rig: HistoryRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(insight_reader, "FIGURES_BY_DAY", 1)
+    body = (await get(rig, "oz")).json()
+    assert (body["approved"], body["denied"], body["cut"], body["before"]) == (1, 1, True, None)
+
+
 async def test_only_the_newest_requests_count(rig: HistoryRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(insight_reader, "FIGURES_PAST", 2)
     monkeypatch.setattr(insight_reader, "FIGURES_WAITING", 1)
     body = (await get(rig, "oz")).json()
-    assert (body["approved"] + body["denied"], body["more"]) == (2, True)
+    assert (body["approved"] + body["denied"], body["more"], body["cut"]) == (3, True, False)
+    assert sum(each["approved"] + each["denied"] for each in body["by_tool"]) == 2
     assert (body["waiting"]["count"], body["waiting"]["more"]) == (1, True)
 
 

@@ -1,4 +1,6 @@
 import dataclasses
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 from gateway_login import answered, as_person, asked_of, browser, locked_rig, sign_in, token_of, words
@@ -6,8 +8,9 @@ from gateway_rig import GatewayRig
 
 from signoff.contracts.person import Person
 from signoff.gateway.history.request_indexer import RequestIndexer
-from signoff.gateway.insights import figures
+from signoff.gateway.insights import figures, insight_reader
 from signoff.gateway.pages.insights.insight_view import Bar, make_bars
+from signoff.texts.formatter import Formatter
 
 
 async def settle(rig: GatewayRig) -> None:
@@ -28,11 +31,55 @@ async def test_page_shows_figures_as_tables_with_bars(rig: GatewayRig) -> None:
         assert "1 approved, 0 denied, 0 expired" in shown
         assert "Only your own. Figures of other people are off." in shown
         assert "Who can approve" in shown
+        assert "Start the back-test" in shown
         assert '<rect class="good"' in answer.text
         assert len(answer.text) < 100_000
         for days, current in (("7", "7"), ("90", "90"), ("soon", "30")):
             text = (await page.get(f"/insights?days={days}")).text
             assert f'href="/insights?days={current}" aria-current="page"' in text
+
+
+async def test_chart_shows_each_day_of_the_visitors_zone(rig: GatewayRig) -> None:
+    async with browser(rig) as page:
+        await as_person(page, "approver")
+        assert "Requests by day" not in (await page.get("/insights")).text
+        await answered(page, await rig.asked("pay"), verdict="approved")
+        assert (await rig.decide(await rig.asked("pay"), verdict="denied", revision=1)).status_code == 200
+        await settle(rig)
+        for days in (7, 30, 90):
+            text = (await page.get(f"/insights?days={days}")).text
+            chart = text[text.index('role="img"') : text.index("days-ends")]
+            assert chart.count("<title>") == days
+            both = [each for each in chart.split("<g>") if 'class="good"' in each and 'class="bad"' in each]
+            assert len(both) == 1
+            assert len(text) < 100_000
+        assert "Time zone: UTC" in words(text)
+        assert f"Bars of {days} days. The highest day has 2 requests." in words(text)
+        assert "None in the 90 days before" in words(text)
+        page.cookies.set("signoff_zone", "Pacific/Kiritimati")
+        text = (await page.get("/insights?days=7")).text
+        today = Formatter("en", UTC, datetime.now(UTC)).day(datetime.now(ZoneInfo("Pacific/Kiritimati")))
+        assert "Time zone: Pacific/Kiritimati" in words(text)
+        assert f"{today}: 1 approved, 1 denied, 0 expired" in text
+
+
+async def test_page_says_which_figures_leave_out_older_requests(
+    rig: GatewayRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with browser(rig) as page:
+        await as_person(page, "approver")
+        for _ in range(2):
+            await answered(page, await rig.asked("pay"), verdict="approved")
+        await settle(rig)
+        assert "count only the newest" not in words((await page.get("/insights")).text)
+        monkeypatch.setattr(insight_reader, "FIGURES_PAST", 1)
+        shown = words((await page.get("/insights?days=7")).text)
+        assert "2 approved, 0 denied, 0 expired" in shown
+        assert "Times, warnings and the tables below count only the newest" in shown
+        assert "The numbers count only" not in shown
+        monkeypatch.setattr(insight_reader, "FIGURES_BY_DAY", 1)
+        shown = words((await page.get("/insights?days=90")).text)
+        assert "The numbers count only the newest 200,000 requests of each outcome." in shown
 
 
 async def test_warnings_are_sentences(rig: GatewayRig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from signoff.contracts.responses import PastRequest
-from signoff.store.history.past_counts import PastCount, count_past
+from signoff.store.history.past_counts import SLICE, PastCount, count_past, count_slices
 from signoff.store.history.past_requests import PastRow, PastSearch, put_past
 from signoff.store.history.search_words import mark
 from signoff.store.store import Store
@@ -78,3 +78,15 @@ async def test_only_the_newest_requests_of_the_span_count(store: Store) -> None:
         await put(store, number, tool=f"t{number}")
     assert {each.tool for each in await count(store, limit=2)} == {"t4", "t3"}
     assert {each.tool for each in await count(store, since=AT + timedelta(minutes=3))} == {"t4", "t3"}
+
+
+async def test_requests_are_counted_by_quarter_of_an_hour(store: Store) -> None:
+    for number in (0, 14, 15, 44, 45):
+        await put(store, number)
+    await put(store, 1, OTHER)
+    wanted = PastSearch((frozenset((EVERY,)),), until=AT + timedelta(minutes=45))
+    found = await store.read(partial(count_slices, wanted=wanted, limit=9))
+    assert found == {AT: 2, AT + SLICE: 1, AT + 2 * SLICE: 1}
+    newest = await store.read(partial(count_slices, wanted=PastSearch(wanted.groups), limit=2))
+    assert newest == {AT + 2 * SLICE: 1, AT + 3 * SLICE: 1}
+    assert await store.read(partial(count_slices, wanted=PastSearch((frozenset(),)), limit=9)) == {}

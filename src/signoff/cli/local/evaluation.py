@@ -15,12 +15,12 @@ from signoff.activities.models.drivers import build_driver
 from signoff.activities.models.model_settings import model_settings
 from signoff.audit.log import AuditLog
 from signoff.audit.stream_report import find_stream
-from signoff.cli.local.history_reader import load_history, read_history, specialist_results
 from signoff.cli.local.installation import LocalInstallation, find_installation, reach_server
 from signoff.cli.terminal.options import Address, AppOption, AsJson
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean
 from signoff.contracts.errors import ConfigError, ModelRefused, NotFound, Unavailable
+from signoff.engine.history_reader import load_history, read_history, specialist_results
 from signoff.evaluation.case_file import PlacedCase, read_cases, write_cases
 from signoff.evaluation.case_player import NOT_LOOKED_AT, CaseModel, PlayResult, find_misfits, play
 from signoff.evaluation.case_recorder import case_from_history

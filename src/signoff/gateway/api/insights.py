@@ -21,11 +21,14 @@ async def read_insights(
     caller: TokenReader,
     as_person: As = None,
     tenant: str | None = None,
-    days: Annotated[Literal["7", "30", "90"], Query(description="Counts decisions of so many days.")] = "30",
+    days: Annotated[
+        Literal["7", "30", "90"], Query(description="Counts requests of so many days, today included.")
+    ] = "30",
 ) -> Insights:
     """Operators and auditors read figures of all requests. Other people read their own figures.
 
-    Figures by person are the caller's own, unless the manifest permits operators and auditors all of them.
+    Figures by person are the caller's own, unless the manifest permits operators and auditors all of them. Days are
+    days in UTC.
     """
     tenant, person = own_tenant(caller, tenant), person_of(caller)
     if as_person is not None:

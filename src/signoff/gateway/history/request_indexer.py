@@ -123,6 +123,7 @@ def _marks(past: PastRequest, request: ApprovalRequest) -> list[str]:
     given |= {mark(tenant, "answer", vote.subject) for vote in request.votes}
     one = {
         mark(tenant, "tenant"),
+        mark(tenant, "kind", past.kind),
         mark(tenant, "tool", past.tool),
         mark(tenant, "actor", past.actor),
         mark(tenant, "state", past.state),

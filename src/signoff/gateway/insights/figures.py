@@ -2,11 +2,11 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Final
 
-from signoff.contracts.responses import DecisionRate, InsightWarning, Share, WaitingCard, WaitingFigures
+from signoff.contracts.responses import DayFigures, DecisionRate, InsightWarning, Share, WaitingCard, WaitingFigures
 from signoff.store.history.past_counts import PastCount
 
 SOON: Final = timedelta(hours=24)
@@ -49,6 +49,33 @@ def _count_ages(ages: Sequence[float]) -> Iterator[tuple[str, int]]:
 def _is_shown(entry: str, persons: Collection[str] | None) -> bool:
     kind, _, name = entry.partition(":")
     return kind != "user" or persons is None or name in persons
+
+
+def first_moment(now: datetime, days: int, zone: tzinfo) -> datetime:
+    """Return the start of the first of `days` days, today included, in UTC."""
+    first = now.astimezone(zone).date() - timedelta(days=days - 1)
+    return datetime.combine(first, time(), zone).astimezone(UTC)
+
+
+def day_figures(
+    slices: Mapping[str, Mapping[datetime, int]], since: datetime, days: int, zone: tzinfo
+) -> tuple[DayFigures, ...]:
+    """`slices` has the requests of each state by the start of their slice."""
+    first = since.astimezone(zone).date()
+    found: dict[date, Counter[str]] = {first + timedelta(days=number): Counter() for number in range(days)}
+    for state, counts in slices.items():
+        for start, requests in counts.items():
+            day = found.get(start.astimezone(zone).date())
+            if day is not None and start >= since:
+                day[state] += requests
+    return tuple(
+        DayFigures(day=day, approved=states["approved"], denied=states["denied"], unanswered=states["timed_out"])
+        for day, states in found.items()
+    )
+
+
+def count_before(slices: Mapping[datetime, int], since: datetime) -> int:
+    return sum(requests for start, requests in slices.items() if start < since)
 
 
 def decision_rates(counts: Iterable[PastCount], name_of: Callable[[PastCount], str]) -> tuple[DecisionRate, ...]:

@@ -1,19 +1,24 @@
 """Reads figures about requests for one person. Rights are part of each query."""
 
-from collections.abc import Collection, Sequence
-from datetime import timedelta
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime, tzinfo
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
-from signoff.contracts.limits import FIGURES_PAST, FIGURES_WAITING
+from sqlalchemy import Connection
+
+from signoff.contracts.limits import FIGURES_BY_DAY, FIGURES_PAST, FIGURES_WAITING
 from signoff.contracts.person import Person
-from signoff.contracts.responses import ApproverCoverage, Insights, Share, WaitingCard
+from signoff.contracts.responses import ApproverCoverage, EarlierFigures, Insights, Share, WaitingCard
 from signoff.gateway.auth.person_lookup import active_people
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.insights.figures import (
     channel_shares,
+    count_before,
+    day_figures,
     decision_rates,
     find_warnings,
+    first_moment,
     rule_name,
     seconds_to_decide,
     total_of,
@@ -24,11 +29,19 @@ from signoff.people.eligibility import rights
 from signoff.registry.approver_coverage import find_holes
 from signoff.registry.gates.inventory import inventory
 from signoff.settings import login_roles
-from signoff.store.history.past_counts import PastCount, count_past
+from signoff.store.history.past_counts import PastCount, count_past, count_slices
 from signoff.store.history.past_requests import PastSearch
 from signoff.store.history.search_words import mark
 
 DAYS: Final = (7, 30, 90)
+_STATES: Final = ("approved", "denied", "timed_out")
+
+
+class _Counts(NamedTuple):
+    newest: Sequence[PastCount]
+    earlier: Sequence[PastCount]
+    slices: Mapping[str, Mapping[datetime, int]]
+    """By state, with the time before."""
 
 
 class InsightReader:
@@ -39,19 +52,28 @@ class InsightReader:
         self._tenant = tenant
         self._person = person
 
-    async def read(self, days: int) -> Insights:
-        """Return the figures of the last `days`. Raises `StoreUnavailable`."""
-        counts = await self._count(days)
+    async def read(self, days: int, zone: tzinfo = UTC) -> Insights:
+        """Return the figures of the last `days` in `zone`. Raises `StoreUnavailable`."""
         now, named = self._deps.clock(), self._named
+        since = first_moment(now, days, zone)
+        found = await self._deps.store.read(partial(self._count, since=since, before=since - (now - since)))
+        counts, by_day = found.newest, day_figures(found.slices, since, days, zone)
+        approved, denied, unanswered = (
+            sum(getattr(each, name) for each in by_day) for name in ("approved", "denied", "unanswered")
+        )
+        cut = any(sum(each.values()) >= FIGURES_BY_DAY for each in found.slices.values())
         waiting = waiting_figures(await self._waiting(), now, limit=FIGURES_WAITING, persons=named)
         return Insights(
             days=days,
             every=self._reads_all,
             waiting=waiting,
-            approved=total_of(counts, "approved"),
-            denied=total_of(counts, "denied"),
-            unanswered=total_of(counts, "timed_out"),
-            more=sum(each.requests for each in counts) >= FIGURES_PAST,
+            approved=approved,
+            denied=denied,
+            unanswered=unanswered,
+            more=total_of(counts, *_STATES) < approved + denied + unanswered,
+            cut=cut,
+            by_day=by_day,
+            before=None if cut else _earlier_figures(found, since),
             p50=seconds_to_decide(counts, 50),
             p95=seconds_to_decide(counts, 95),
             by_tool=decision_rates(counts, lambda each: each.tool),
@@ -76,9 +98,18 @@ class InsightReader:
             return None
         return frozenset(() if self._person is None else (self._person.id,))
 
-    async def _count(self, days: int) -> Sequence[PastCount]:
-        wanted = PastSearch(self._groups(), since=self._deps.clock() - timedelta(days=days))
-        return await self._deps.store.read(partial(count_past, wanted=wanted, persons=self._named, limit=FIGURES_PAST))
+    def _count(self, connection: Connection, since: datetime, before: datetime) -> _Counts:
+        groups, kind = self._groups(), frozenset((mark(self._tenant, "kind", "approval"),))
+        newest, earlier = PastSearch(groups, since), PastSearch(groups, before, since)
+        slices = {}
+        for state in _STATES:
+            both = PastSearch((*groups, kind, frozenset((mark(self._tenant, "state", state),))), before)
+            slices[state] = count_slices(connection, both, FIGURES_BY_DAY)
+        return _Counts(
+            count_past(connection, newest, self._named, FIGURES_PAST),
+            count_past(connection, earlier, (), FIGURES_PAST),
+            slices,
+        )
 
     def _groups(self) -> tuple[frozenset[str], ...]:
         tenant, person = frozenset((mark(self._tenant, "tenant"),)), self._person
@@ -113,3 +144,15 @@ class InsightReader:
             for row in inventory(catalog, self._tenant)
             if row.approvers
         )
+
+
+def _earlier_figures(found: _Counts, since: datetime) -> EarlierFigures:
+    approved, denied, unanswered = (count_before(found.slices[state], since) for state in _STATES)
+    is_whole = total_of(found.earlier, *_STATES) >= approved + denied + unanswered
+    return EarlierFigures(
+        approved=approved,
+        denied=denied,
+        unanswered=unanswered,
+        p50=seconds_to_decide(found.earlier, 50) if is_whole else None,
+        p95=seconds_to_decide(found.earlier, 95) if is_whole else None,
+    )

@@ -83,7 +83,7 @@ async def call_traces(deps: GatewayDeps, turns: Iterable[TurnKey], reader: Perso
         return {}
     traces: dict[tuple[str, str], str] = {}
     # The last trace of a call is the one of its run.
-    for record in await AuditLog(deps.store).of_kind("trace", [key.workflow_id for key in turns]):
+    for record in await AuditLog(deps.store).of_kinds(["trace"], [key.workflow_id for key in turns]):
         facts = json.loads(record.data)
         traces[record.stream, str(facts.get("call"))] = str(facts.get("line"))
     return traces

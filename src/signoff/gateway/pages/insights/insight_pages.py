@@ -1,5 +1,6 @@
 """Serves the pages of figures and of a request's course."""
 
+import logging
 from collections import Counter
 from typing import Final
 
@@ -8,19 +9,32 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from signoff.audit.log import AuditLog
+from signoff.contracts.errors import SignoffError
 from signoff.contracts.ids import TurnKey
+from signoff.contracts.limits import FIGURES_BY_DAY, FIGURES_PAST
 from signoff.contracts.responses import Insights
 from signoff.gateway.auth.dependencies import PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.auth.visitor import Visitor
+from signoff.gateway.insights.back_test import BACK_TEST_DAYS, BackTest
 from signoff.gateway.insights.course import course_of
 from signoff.gateway.insights.insight_reader import DAYS, InsightReader
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
-from signoff.gateway.pages.insights.insight_view import channel_names, course_row, coverage_rows, rate_rows, share_rows
+from signoff.gateway.pages.insights.insight_view import (
+    busiest_day,
+    channel_names,
+    course_row,
+    coverage_rows,
+    day_columns,
+    rate_rows,
+    share_rows,
+    verdict_rows,
+)
 from signoff.store.delivery_queue import DeliveryQueue
-from signoff.texts.insight_words import warning_words
+from signoff.texts.insight_words import decided_change, time_change, warning_words
 
 _DEFAULT_DAYS: Final = 30
+_log = logging.getLogger(__name__)
 
 router = APIRouter(include_in_schema=False)
 
@@ -30,8 +44,11 @@ async def show_insights(request: Request, site: CurrentSite, visitor: CurrentVis
     """Show the visitor's figures, as bars and tables."""
     days = next((each for each in DAYS if str(each) == request.query_params.get("days")), _DEFAULT_DAYS)
     reader = InsightReader(site.deps, visitor.person.tenant, visitor.person)
-    found = await site.deps.lists.share(visitor.person, (), ("page insights", days), lambda: reader.read(days))
-    text, titles = visitor.formatter.text, _tool_titles(site)
+    formatter = visitor.formatter
+    what, zone = ("page insights", days, str(formatter.zone)), formatter.zone
+    found = await site.deps.lists.share(visitor.person, (), what, lambda: reader.read(days, zone))
+    text, titles = formatter.text, _tool_titles(site)
+    back_test, is_missing = await _back_test(site, visitor, found, wanted="back_test" in request.query_params)
     people = {each.name: display_name(site.deps.people, each.name, visitor.person.tenant) for each in found.by_person}
     rates = (
         ("tool", rate_rows(found.by_tool, titles)),
@@ -43,13 +60,21 @@ async def show_insights(request: Request, site: CurrentSite, visitor: CurrentVis
     shares = (
         ("by_age", share_rows(found.waiting.by_age, ages)),
         ("by_approver", share_rows(found.waiting.by_approver, approvers)),
-        ("by_channel", share_rows(found.by_channel, channel_names(found, visitor.formatter.language), "accent")),
+        ("by_channel", share_rows(found.by_channel, channel_names(found, formatter.language), "accent")),
     )
     return site.renderer.page(
         "insights.html",
         visitor,
         nav="insights",
         found=found,
+        changes=(decided_change(found, formatter), time_change(found, formatter)),
+        columns=day_columns(found.by_day, formatter),
+        busiest=busiest_day(found.by_day),
+        limits=(FIGURES_PAST, FIGURES_BY_DAY),
+        back_test=back_test,
+        back_test_days=BACK_TEST_DAYS,
+        back_test_missing=is_missing,
+        verdicts=[] if back_test is None else verdict_rows(back_test.tools, titles),
         spans=DAYS,
         rates=[(kind, rows) for kind, rows in rates if rows],
         shares=[(kind, rows) for kind, rows in shares if any(row.count for row in rows)],
@@ -75,6 +100,21 @@ async def show_course(approval: str, site: CurrentSite, visitor: CurrentVisitor)
         for step in steps
     ]
     return site.renderer.page("course.html", visitor, nav="waiting", request=request, rows=rows)
+
+
+async def _back_test(site: Site, visitor: Visitor, found: Insights, *, wanted: bool) -> tuple[BackTest | None, bool]:
+    """Return the result, and whether a wanted one failed. Only for readers of all requests."""
+    if not found.every:
+        return None, False
+    back_tests, tenant = site.deps.back_tests, visitor.person.tenant
+    recent = back_tests.recent(tenant)
+    if recent is not None or not wanted:
+        return recent, False
+    try:
+        return await back_tests.run(tenant), False
+    except (SignoffError, TimeoutError) as error:
+        _log.warning("a back-test failed: %s", type(error).__name__)
+        return None, True
 
 
 def _warnings(site: Site, visitor: Visitor, found: Insights) -> list[str]:

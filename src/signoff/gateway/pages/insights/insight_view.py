@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, time
 from typing import Final
 
-from signoff.contracts.responses import ApproverCoverage, DecisionRate, Insights, Share
+from signoff.contracts.responses import ApproverCoverage, DayFigures, DecisionRate, Insights, Share
+from signoff.gateway.insights.back_test import ToolVerdicts
 from signoff.gateway.insights.course import CourseStep
 from signoff.languages.catalogue import has_text
 from signoff.texts.endings import where_words
@@ -43,6 +45,24 @@ class ShareRow:
 
 
 @dataclass(frozen=True)
+class DayColumn:
+    """One day of the chart."""
+
+    day: str
+    words: str
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True)
+class VerdictRow:
+    """One row of a back-test."""
+
+    name: str
+    bars: tuple[Bar, ...]
+    verdicts: ToolVerdicts
+
+
+@dataclass(frozen=True)
 class CourseRow:
     """One step in words."""
 
@@ -68,6 +88,36 @@ def share_rows(shares: Sequence[Share], names: dict[str, str], tone: str = "wait
     most = max((each.count for each in shares), default=0)
     return [
         ShareRow(names.get(each.name, each.name), make_bars(most, (each.count, tone)), each.count) for each in shares
+    ]
+
+
+def day_columns(days: Sequence[DayFigures], formatter: Formatter) -> list[DayColumn]:
+    """Empty without requests."""
+    most = busiest_day(days)
+    return [
+        DayColumn(
+            formatter.day(datetime.combine(each.day, time())),
+            formatter.text("insights.outcome", approved=each.approved, denied=each.denied, unanswered=each.unanswered),
+            make_bars(most, (each.approved, "good"), (each.denied, "bad"), (each.unanswered, "grey")),
+        )
+        for each in days
+        if most
+    ]
+
+
+def busiest_day(days: Sequence[DayFigures]) -> int:
+    return max((each.approved + each.denied + each.unanswered for each in days), default=0)
+
+
+def verdict_rows(tools: Sequence[ToolVerdicts], names: dict[str, str]) -> list[VerdictRow]:
+    most = max((each.ask + each.run + each.deny + each.unknown for each in tools), default=0)
+    return [
+        VerdictRow(
+            names.get(each.tool, each.tool),
+            make_bars(most, (each.ask, "wait"), (each.run, "good"), (each.deny, "bad"), (each.unknown, "grey")),
+            each,
+        )
+        for each in tools
     ]
 
 

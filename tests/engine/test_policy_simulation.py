@@ -6,8 +6,8 @@ from turn_fixtures import Ledger, RunningTurns, catalog_of, pay_tool, running_tu
 
 from signoff.audit.call_history import past_calls
 from signoff.audit.log import AuditLog
-from signoff.cli.local.policy_simulation import simulate
 from signoff.contracts.updates import Updates
+from signoff.engine.policy_simulation import simulate
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor, Route, Step
 from signoff.registry.catalog import Catalog, build_catalog

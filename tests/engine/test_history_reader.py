@@ -8,10 +8,10 @@ from turn_fixtures import Ledger, RunningTurns, catalog_of, pay_tool, running_tu
 
 from signoff.audit.log import AuditLog
 from signoff.audit.record import record_from_entry
-from signoff.cli.local.history_reader import load_history, read_history, specialist_results
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import INLINE_BYTES
+from signoff.engine.history_reader import load_history, read_history, specialist_results
 from signoff.evaluation.case_file import EvaluationCase
 from signoff.evaluation.case_player import PlayResult, play
 from signoff.evaluation.case_recorder import case_from_history
