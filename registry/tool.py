@@ -146,7 +146,10 @@ class ToolOptions:
     """The card's sentence, with `{argument}` places."""
     # If not empty, part of the definition, see `declaration`: cards are drawn from it.
     card: Annotated[CardForm, FieldSpec(hashed="no", unset="as in the call")] = DEFAULT_FORM
-    """`{first: [amount, to]}`: the arguments that every card shows first, at most 3."""
+    """`{first: [amount, to]}`: the arguments that every card shows first, at most 3.
+
+    `{recipients: [to]}`: those with recipients; the inbox marks [new ones](approvals.md#decided-requests).
+    """
     secrets: Annotated[Names, DEFINITION] = ()
     """Arguments masked everywhere, besides `writeOnly` ones."""
     # If not empty, part of the definition, see `declaration`: an answer given with another list compared other values.
@@ -431,6 +434,7 @@ class Tool(ToolOptions):
         """The part under the definition hash. Cards are drawn from it, a question and its arguments."""
         # Only behaviour and inputs: with description or policy in it, fixing a typo would make waiting requests stale.
         values, fields = vars(self), declared_fields(type(self))
+        card = {name: list(each) for name, each in vars(self.card).items() if each}
         return {
             **{name: values[name] for name, field in fields.items() if field.spec.hashed == "definition"},
             "input_schema": self.schema.schema,
@@ -443,7 +447,7 @@ class Tool(ToolOptions):
             **({"remarks": sorted(self.remarks)} if self.remarks else {}),
             **({"binds": sorted(self.binds)} if self.binds else {}),
             **({"answer_schema": self.answer.schema} if self.answer is not None else {}),
-            **({"card": {"first": list(self.card.first)}} if self.card.first else {}),
+            **({"card": card} if card else {}),
         }
 
     @property

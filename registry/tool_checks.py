@@ -194,6 +194,10 @@ def _arguments_named(tool: Tool) -> Iterator[FieldProblem]:
     if len(tool.card.first) > FIRST_ARGUMENTS:
         why = f"has {len(tool.card.first)} arguments in `card.first`; at most {FIRST_ARGUMENTS} come first"
         yield FieldProblem("card.first", tool.card.first, why)
+    yield from _unknown("card.recipients", tool.card.recipients, properties)
+    for name in tool.card.recipients:
+        if name in tool.masked_arguments:
+            yield FieldProblem("card.recipients", name, f"names the secret argument `{name}`, which is never compared")
     policy = tool.requires_approval
     if isinstance(policy, ApprovalPolicy):
         shown = (*policy.show.secret, *(policy.show.only or ()))

@@ -29,6 +29,7 @@ from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
 from signoff.registry.hooks import HookContext
+from signoff.registry.program.tool_keywords import CardForm
 from signoff.registry.tool_result import ToolFailure
 from signoff.settings import Settings
 from signoff.store.store import Store
@@ -249,7 +250,7 @@ def rig_catalog(ledger: Ledger) -> Catalog:
         ),
         pay_tool(ledger, ApprovalPolicy(min_assurance="link", allow_remember=True), name="easy", **money),
         pay_tool(ledger, ApprovalPolicy(min_assurance="present", edit="approve"), name="guarded", **money),
-        pay_tool(ledger, ApprovalPolicy(allow_remember=True), name="alike", **money),
+        pay_tool(ledger, ApprovalPolicy(allow_remember=True), name="alike", card=CardForm(recipients=("to",)), **money),
         pay_tool(ledger, ApprovalPolicy(edit="approve"), name="book", **flight),
         pay_tool(ledger, _TWO, name="trip", **flight),
         pay_tool(ledger, _URGENT, name="urgent", **money),

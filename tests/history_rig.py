@@ -21,6 +21,7 @@ from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import Catalog
+from signoff.registry.program.tool_keywords import CardForm
 from signoff.settings import Settings
 from signoff.store.store import Store
 from signoff.testing.questions import answer, ask
@@ -56,6 +57,7 @@ def history_catalog(**policy: Any) -> Catalog:
             title=title,
             input_schema=SCHEMA,
             secrets=("pin",),
+            card=CardForm(recipients=() if name == "order" else ("to",)),
         )
         for name, title, approvers in (
             ("pay", "Payment", ("role:finance",)),

@@ -13,7 +13,13 @@ from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import ASKED_SECONDS
 from signoff.contracts.person import Principal
 from signoff.formats.replace import replace
-from signoff.keys.signature_form import decision_bytes, principal_as_asked, principal_bytes, unsigned_principal
+from signoff.keys.signature_form import (
+    decision_bytes,
+    hash_words,
+    principal_as_asked,
+    principal_bytes,
+    unsigned_principal,
+)
 from signoff.keys.signatures import PrivateKeys, PublicKey, Signature, Signer, Verifier, new_key
 from signoff.testing import a_call_context
 
@@ -64,7 +70,7 @@ def pinned(**fields: Any) -> CallContext:
 
 def asked_by(signer: Signer, *, at: datetime = NOW) -> CallContext:
     ctx = pinned()
-    stamped = replace(ctx, user=principal_as_asked(ctx, nonce="n", at=at, store_id="s"))
+    stamped = replace(ctx, user=principal_as_asked(ctx, nonce="n", at=at, store_id="s", words=hash_words("pay")))
     return replace(ctx, user=signer.sign_principal(stamped))
 
 
@@ -187,6 +193,8 @@ def test_principal_is_bound_to_its_request(change: dict[str, Any]) -> None:
     {"transient": ("pay",)},
     {"given": ()},
     {"given_data": ()},
+    {"words": hash_words("pay all")},
+    {"words": ""},
     {"nonce": "another"},
     {"nonce": ""},
     {"store_id": "another"},

@@ -36,6 +36,9 @@ class CardForm:
     """The form of a tool's card."""
 
     first: Annotated[tuple[str, ...], Field(description="The most important arguments: they come first.")] = ()
+    recipients: Annotated[
+        tuple[str, ...], Field(description="The arguments with recipients, such as accounts: cards mark new ones.")
+    ] = ()
 
 
 DEFAULT_FORM: Final = CardForm()

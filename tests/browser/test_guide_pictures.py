@@ -49,7 +49,7 @@ async def draw(page: Page, name: str) -> None:
 
 
 async def test_first_screen_of_a_card_has_everything_for_a_decision(window: Open, served: Served) -> None:
-    approval = await asked_of(served.rig, "urgent")
+    approval = await asked_of(served.rig, "The invoice of Ana is urgent")
     page = await signed_in(window, served)
     await page.goto(f"{served.base}/approvals/{approval}")
     approve = page.get_by_role("button", name="Approve", exact=True)
@@ -58,6 +58,8 @@ async def test_first_screen_of_a_card_has_everything_for_a_decision(window: Open
         page.get_by_role("heading", level=1),
         page.locator("#card").get_by_text("420.00 EUR"),
         page.locator(".asks-why"),
+        page.get_by_text("Guest wrote: The invoice of Ana is urgent"),
+        page.get_by_text("The agent says: Somebody said"),
         approve,
     ]
     parts += [page.get_by_role("button", name="Deny", exact=True), page.locator("#card .row-due")]

@@ -77,7 +77,7 @@ def test_card_shows_effect_requester_and_deadline() -> None:
         "Pay 20 EUR to Bo\n\n"
         "- Amount: 20\n\n"
         "Requested by clerk on behalf of Guest.\n"
-        "Needs approval: this tool always does.\n\n"
+        "Needs approval: “pay” always does.\n\n"
         "Answer by 16:02 UTC (in 2 h), or the request is denied.\n\n"
         f"To answer, write “approve {SHOWN_CODE}”, or “deny {SHOWN_CODE}” and your reason.\n"
         f"Read every value: {LINK}"

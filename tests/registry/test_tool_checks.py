@@ -82,6 +82,8 @@ WRONG = [
     case("B22", {"effect": "Book {flight}", "secrets": ("flight",)}, "effect", "secret argument"),
     case("B22", {"secrets": ("pin",)}, "secrets", "no argument `pin`"),
     case("B22", {"card": CardForm(("pin",))}, "card.first", "no argument `pin`"),
+    case("B22", {"card": CardForm(recipients=("pin",))}, "card.recipients", "no argument `pin`"),
+    case("B22", {"card": CardForm(recipients=("flight",)), "secrets": ("flight",)}, "card.recipients", "secret"),
     case("B22", {"card": CardForm(("flight",) * 4)}, "card.first", "at most 3 come first"),
     case("B22", {"timeout": 0}, "timeout", "above 0"),
     case("B22", {"timeout": float("inf")}, "timeout", "above 0"),

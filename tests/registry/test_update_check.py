@@ -67,7 +67,7 @@ def test_data_with_a_whole_schema_must_match_as_a_whole() -> None:
     known = catalog_with("city", "date", context=whole)
     assert asked(known, {"city": "Porto"}).problem == ""
     held = {"data": {"date": 1}}
-    assert asked(known, {"city": "Porto"}, extra=held).problem == ("the value of `data` must have at most 1 properties")
+    assert asked(known, {"city": "Porto"}, extra=held).problem == ("the value of `data` must have at most 1 property")
     assert asked(known, {"date": 2}, extra=held).problem == ""
 
 

@@ -28,7 +28,15 @@ from signoff.store.delivery_queue import DeliveryQueue
 from signoff.store.gauges.backlog_reader import BacklogReader
 from signoff.store.grants import Grants
 from signoff.store.history import past_requests
-from signoff.store.history.past_requests import PastSearch, hold_due, list_due, remove_past, remove_past_of, search_past
+from signoff.store.history.past_requests import (
+    PastSearch,
+    has_past,
+    hold_due,
+    list_due,
+    remove_past,
+    remove_past_of,
+    search_past,
+)
 from signoff.store.inbound_queue import InboundQueue
 from signoff.store.messages.notices import Notices
 from signoff.store.questions.answers import Answers
@@ -162,8 +170,12 @@ async def first_piece(store: Store, *readers: str) -> None:
     await pieces.aclose()
 
 
+def wanted_of(*words: str) -> PastSearch:
+    return PastSearch(tuple(frozenset((each,)) for each in words))
+
+
 def search(*words: str) -> Callable[[Store], Awaitable[Any]]:
-    wanted = PastSearch(tuple(frozenset((each,)) for each in words))
+    wanted = wanted_of(*words)
     return lambda store: store.read(partial(search_past, wanted=wanted, before=None, limit=SOME))
 
 
@@ -224,6 +236,8 @@ READS: Final[Mapping[str, Callable[[Store], Awaitable[Any]]]] = {
     "entries of a kind": lambda store: AuditLog(store).of_kinds(["verdict"], ["turn/main/s/t77"]),
     "search of a rare word": search("every", "w77"),
     "search of a word of none": search("every", "none"),
+    "a seen value": lambda store: store.read(partial(has_past, wanted=wanted_of("every", "w77"))),
+    "a new value": lambda store: store.read(partial(has_past, wanted=wanted_of("every", "none"))),
     "removal of a past request": on_turn(remove_past, approval=NAME),
     "removal of a turn's past requests": on_turn(remove_past_of, turn=TURN),
     "unindexed requests": on_turn(list_due, limit=SOME),

@@ -283,7 +283,8 @@ class _Writer:
 
     def rule(self) -> str:
         request = self.request
-        words = rule_words(request.rule, request.rule_text, self.formatter.language)
+        tool = request.card.tool_title or request.tool
+        words = rule_words(request.rule, request.rule_text, self.formatter.language, tool)
         return " ".join(filter(None, (words, *self.formatter.stricter_reasons(request.applied))))
 
     def votes(self) -> str:

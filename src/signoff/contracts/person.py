@@ -1,6 +1,7 @@
 """People, and the principals of turns."""
 
 import hashlib
+import operator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -138,6 +139,8 @@ class Principal(FrozenModel):
     """Names of the given context fields. Later changes cannot set these."""
     given_data: tuple[str, ...] = ()
     """Names of the given fields of collected data. Later changes cannot set these."""
+    words: str = Field(default="", exclude_if=operator.not_)
+    """The SHA-256 of the person's own message. "" if a program or another agent wrote it."""
     nonce: str = ""
     """Random, new with each signature: turns with equal ids have different calls."""
     store_id: str = ""

@@ -20,7 +20,7 @@ from signoff.formats.replace import replace
 from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.session_names import is_of_peer, own_session
-from signoff.keys.signature_form import new_nonce, principal_as_asked
+from signoff.keys.signature_form import hash_words, new_nonce, principal_as_asked
 from signoff.people.directory import principal_of, turn_context
 from signoff.registry.catalog import Catalog
 from signoff.store.content_store import seal_place, to_content
@@ -78,7 +78,8 @@ async def turn_input(
         turn_id=key.turn,
         actor=actor,
         messages=messages,
-        principal=vouch(deps, ctx),
+        # The text of an external call is the gateway's own summary.
+        principal=vouch(deps, ctx, words="" if external else body.all_messages[-1].text),
         person_id=person.id,
         channel=channel,
         route=body.route,
@@ -134,7 +135,8 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
         id=message_id,
         actor=actor,
         message=await _message(deps, MessageBody(text=body.text), key),
-        principals=_vouched_for_all(deps, ctx, message_id),
+        # Another agent's words are not the person's.
+        principals=_vouched_for_all(deps, ctx, message_id, "" if channel == PEER else body.text),
         person_id=person.id,
         channel=channel,
         route=body.route,
@@ -260,20 +262,28 @@ def _take(receipt: SessionReceipt) -> SessionReceipt:
     return receipt
 
 
-def _vouched_for_all(deps: GatewayDeps, ctx: CallContext, message_id: str) -> tuple[Principal, ...]:
+def _vouched_for_all(deps: GatewayDeps, ctx: CallContext, message_id: str, words: str) -> tuple[Principal, ...]:
     """Return a signed requester for each turn that one message may lead to."""
     if deps.signer is None:
-        return (vouch(deps, ctx, any_actor=True),)
+        return (vouch(deps, ctx, any_actor=True, words=words),)
     turns = (turn_of(message_id, number) for number in range(1, MAX_TURNS_PER_MESSAGE + 1))
     # Only the first turn's actor is known: each actor may pass the message on.
     return tuple(
-        vouch(deps, replace(ctx, turn=turn), any_actor=place > 0 or not ctx.actor) for place, turn in enumerate(turns)
+        vouch(deps, replace(ctx, turn=turn), any_actor=place > 0 or not ctx.actor, words=words)
+        for place, turn in enumerate(turns)
     )
 
 
-def vouch(deps: GatewayDeps, ctx: CallContext, *, any_actor: bool = False) -> Principal:
-    """Sign the user of `ctx`. Without keys, the requester is only stamped."""
-    requester = principal_as_asked(ctx, nonce=new_nonce(), at=deps.clock(), store_id=deps.store.id, any_actor=any_actor)
+def vouch(deps: GatewayDeps, ctx: CallContext, *, any_actor: bool = False, words: str = "") -> Principal:
+    """Sign the user of `ctx`, and their own `words`. Without keys, the requester is only stamped."""
+    requester = principal_as_asked(
+        ctx,
+        nonce=new_nonce(),
+        at=deps.clock(),
+        store_id=deps.store.id,
+        any_actor=any_actor,
+        words=hash_words(words) if words else "",
+    )
     if deps.signer is None:
         return requester
     try:

@@ -3,6 +3,7 @@
 A field with its default value is left out, so that signatures from before the field existed stay valid.
 """
 
+import hashlib
 import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -25,12 +26,13 @@ def decision_bytes(decision: Decision) -> bytes:
 
 
 def principal_as_asked(
-    ctx: CallContext, *, nonce: str, at: datetime, store_id: str = "", any_actor: bool = False
+    ctx: CallContext, *, nonce: str, at: datetime, store_id: str = "", any_actor: bool = False, words: str = ""
 ) -> Principal:
     """Return the user of `ctx` as the unsigned requester of its turn.
 
     `ctx.extra` is the context given with the request. `at` is an aware time. Rules run calls for this requester for
-    `ASKED_SECONDS`. With `any_actor`, the request is for the session's actor when the turn begins.
+    `ASKED_SECONDS`. With `any_actor`, the request is for the session's actor when the turn begins. `words` is the
+    `hash_words` of the person's message.
     """
     issued = at.astimezone(UTC)
     data = ctx.extra.get(DATA)
@@ -43,10 +45,16 @@ def principal_as_asked(
         transient=ctx.transient,
         given=tuple(sorted(name for name in ctx.extra if not (apart and name == DATA))),
         given_data=tuple(sorted(data)) if isinstance(data, Mapping) else (),
+        words=words,
         nonce=nonce,
         store_id=store_id,
         issued_at=issued,
     )
+
+
+def hash_words(text: str) -> str:
+    """Return the SHA-256 of a message, in hex."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def new_nonce() -> str:

@@ -10,6 +10,8 @@ from signoff.languages.catalogue import ENGLISH, form_of
 _JOINT: Final = "; "
 _DEPTH: Final = 10
 """The deepest nesting of remarks: an attacker could store an endlessly nested one."""
+_DIGITS: Final = 9
+"""Digits of a number that selects a plural form."""
 _ErrorT = TypeVar("_ErrorT", bound=SignoffError)
 
 
@@ -57,9 +59,11 @@ def _text(words: Words | Sequence[Words], language: str, depth: int) -> str:
     if not depth:
         return words.code
     values = {name: _text(value, language, depth - 1) for name, value in words.values.items()}
+    n = values.get("n", "")
+    number = int(n) if n.isascii() and n.isdecimal() and len(n) <= _DIGITS else None
     try:
         # Format only once: braces in a value, which a model may have written, must never count as placeholders.
-        return form_of(f"remark.{words.code}", language, None).format(**values)
+        return form_of(f"remark.{words.code}", language, number).format(**values)
     except KeyError:
         return words.code
 

@@ -21,13 +21,16 @@ _BY_KIND: Final[Mapping[str, str]] = {
 _WHY_CHARS: Final = 300
 
 
-def rule_words(rule: RuleReference | None, rule_text: str, language: str, compared: str = "") -> str:
-    """`rule_text` is the rule's expression, or a function's reason. `compared` are the values that made it ask."""
+def rule_words(rule: RuleReference | None, rule_text: str, language: str, tool: str, compared: str = "") -> str:
+    """`rule_text` is the rule's expression, or a function's reason. `compared` are the values that made it ask.
+
+    `tool` is the tool's name for people, as visible text.
+    """
     if rule is None:
         return ""
     if compared:
         return text("rule.because", language, why=f"{compared}.")
-    own = "" if rule.kind == "handler" else _own_words(rule, language)
+    own = "" if rule.kind == "handler" else _own_words(rule, language, tool)
     return " ".join(filter(None, (own, _handler_words(rule_text, language) if rule.handler else "")))
 
 
@@ -36,11 +39,11 @@ def rule_expression(rule: RuleReference | None, rule_text: str) -> str:
     return "" if rule == REQUIRES_APPROVAL or (rule is not None and rule.handler) else rule_text
 
 
-def _own_words(rule: RuleReference, language: str) -> str:
+def _own_words(rule: RuleReference, language: str, tool: str) -> str:
     # Check the kind first: a name in a manifest may equal the key of an unrelated text.
     key = _OF_POLICIES.get(rule.name, "") if rule.kind == "policy" else _BY_KIND.get(rule.kind, "")
-    name = rule.name or rule.kind
-    return text(key or "rule.other", language, **({} if key else {"rule": one_line(name, NAME_CHARS).text}))
+    name = one_line(rule.name or rule.kind, NAME_CHARS).text
+    return text(key or "rule.other", language, rule=name, tool=tool)
 
 
 def _handler_words(rule_text: str, language: str) -> str:

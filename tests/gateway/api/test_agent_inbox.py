@@ -115,7 +115,7 @@ async def test_description_has_reasons_remarks_and_defaults_of_the_card(rig: Gat
         "hold invisible characters",
         "an earlier approval was not used",
         "on behalf of guest",
-        "this tool always does",
+        "always does",
         f"{rig.deps.settings.public_url}/approvals/",
     ):
         assert part.lower() in told.lower(), (part, told)

@@ -40,6 +40,20 @@ async def test_decided_request_is_listed_searched_and_exported(rig: GatewayRig) 
             assert export.headers["content-disposition"] == f'attachment; filename="decisions.{form}"'
 
 
+async def test_recipient_is_marked_until_a_request_is_approved(rig: GatewayRig) -> None:
+    first, second = [await rig.asked("alike") for _ in range(2)]
+    async with browser(rig) as page:
+        await as_person(page, "approver")
+        for approval in (first, second):
+            assert "Ana New to you: not approved before" in words((await page.get(f"/approvals/{approval}")).text)
+        await answered(page, first, verdict="approved")
+        await settle(rig)
+        for approval in (first, second):
+            shown = words((await page.get(f"/approvals/{approval}")).text)
+            assert "Payee Ana" in shown
+            assert "New to you" not in shown
+
+
 async def test_last_day_ends_by_the_visitors_clock(rig: GatewayRig) -> None:
     request = (await rig.deps.requests.load(await rig.asked("pay"))).request
     # The clocks of Berlin went back that day. It is 23:30 there.

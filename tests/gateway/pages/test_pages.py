@@ -31,7 +31,7 @@ async def test_card_shows_the_effect_and_becomes_a_receipt_after_approval(gatewa
         card = (await page.get(f"/approvals/{approval}")).text
         page_text = words(card)
         assert "<h1" in card
-        for part in ("Pay 420 EUR to Ana", "420.00 EUR", "Payee", "on behalf of Guest", "this tool always does"):
+        for part in ("Pay 420 EUR to Ana", "420.00 EUR", "Payee", "on behalf of Guest", "” always does"):
             assert part in page_text
         assert "otherwise denied" in page_text
         answer = await send(page, approval, hidden(card, f"/approvals/{approval}/decide"), verdict="approved")

@@ -9,7 +9,16 @@ from signoff.approvals.card import render_card
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
 from signoff.gateway.approvals.value_tables import ValueTable
-from signoff.gateway.pages.value_view import HEAD_CHARS, LINES, Row, key_rows, usual_arguments, value_rows, values_count
+from signoff.gateway.pages.value_view import (
+    HEAD_CHARS,
+    LINES,
+    Row,
+    key_rows,
+    mark_new,
+    usual_arguments,
+    value_rows,
+    values_count,
+)
 from signoff.testing import a_request
 from signoff.texts.formatter import Formatter
 
@@ -148,3 +157,25 @@ def test_key_rows_show_no_secret() -> None:
     request = a_request(tool="do", args=Content(inline={}), card=card)
     above, below = key_rows(value_rows(request, {}, ENGLISH), request, ("pin",))
     assert ([row.label for row in above], [row.label for row in below]) == ([], ["Pin", "To"])
+
+
+def test_new_recipient_is_marked_and_at_the_top() -> None:
+    args = {"note": "a", "from": "b", "via": "c", "to": "Eve", "amount": 5}
+    request = asked(args, amount={"type": "number"})
+    marked = mark_new(value_rows(request, args, ENGLISH), {"to": "Eve"}, ENGLISH)
+    keys, _ = key_rows(marked, request, ())
+    assert [(row.name, row.new.partition(":")[0]) for row in keys] == [
+        ("amount", ""),
+        ("to", "New to you"),
+        ("note", ""),
+    ]
+
+
+def test_new_items_of_a_list_are_named_or_marked() -> None:
+    args = {"to": ["Zoe", "Eve"], "cc": ["x" * 60, "y" * 80]}
+    drawn = value_rows(asked(args), args, ENGLISH)
+    marked = mark_new(drawn, {"to.1": "Eve", "cc.1": "y" * 80}, ENGLISH)
+    found = {row.name: row.new for row in marked if isinstance(row, Row)}
+    assert found["to"] == "New to you: Eve"
+    assert (found["cc.0"], found["cc.1"]) == ("", "New to you: not approved before")
+    assert mark_new(drawn, {}, ENGLISH) == drawn

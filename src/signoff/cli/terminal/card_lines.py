@@ -101,7 +101,8 @@ def _about(request: ApprovalRequest, now: datetime) -> Facts:
     if request.kind != "in_doubt":
         # For a call with an unknown outcome, the note has the reason.
         expression = clean(rule_expression(request.rule, request.rule_text))
-        rows.append(("because", clean(rule_words(request.rule, request.rule_text, ENGLISH))))
+        tool = card.tool_title or request.tool
+        rows.append(("because", clean(rule_words(request.rule, request.rule_text, ENGLISH, tool))))
         label = "" if request.rule is None else clean(request.rule.label)
         rows += [("rule", f"{label}: {expression}")] if expression else []
     for each in request.applied:

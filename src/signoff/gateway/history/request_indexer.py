@@ -6,7 +6,7 @@ Each gateway does all of it: a row that two of them write is the same.
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -21,6 +21,7 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.responses import PastRequest
 from signoff.formats.replace import replace
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.history.seen_values import value_marks
 from signoff.gateway.read_access import of_request
 from signoff.gateway.vendors.channel_tasks import keep_running
 from signoff.store.history.past_requests import PastRow, hold_due, list_due, put_past, remove_past, settle_due
@@ -75,8 +76,11 @@ async def keep_history(deps: GatewayDeps) -> AsyncIterator[None]:
         yield
 
 
-def past_row(request: ApprovalRequest) -> PastRow:
-    """`request` has its card. Only text of the card becomes words, so that no search finds a secret."""
+def past_row(request: ApprovalRequest, values: Collection[str] = ()) -> PastRow:
+    """`request` has its card. Only text of the card becomes words, so that no search finds a secret.
+
+    `values` are the marks of its values.
+    """
     over_at = request.decided_at or request.expires_at or request.opened_at
     if over_at is None:
         raise ValueError(f"{request.id} has no time")
@@ -104,7 +108,8 @@ def past_row(request: ApprovalRequest) -> PastRow:
         reason=request.reason,
     )
     shown = (card.effect, card.agent_says, card.tool_title, request.tool, request.code)
-    values = (text for row in card.rows for text in (row.label, row.value))
+    texts = (text for row in card.rows for text in (row.label, row.value))
+    approved = request.kind == "approval" and request.state == "approved"
     return PastRow(
         approval=request.id,
         tenant=request.tenant,
@@ -112,7 +117,7 @@ def past_row(request: ApprovalRequest) -> PastRow:
         over_at=over_at,
         body=body.model_dump_json(),
         readers=json.dumps({"askers": sorted(about.askers), "asked": sorted(about.asked)}),
-        words=(*words_of(" ".join((*shown, *values))), *_marks(body, request)),
+        words=(*words_of(" ".join((*shown, *texts))), *_marks(body, request), *(sorted(values) if approved else ())),
     )
 
 
@@ -153,5 +158,5 @@ def _keep(connection: Connection, approval: str, loaded: LoadedRequest | None) -
         remove_past(connection, approval)
         settle_due(connection, approval, last_moment(request))
     else:
-        put_past(connection, past_row(request))
+        put_past(connection, past_row(request, value_marks(loaded)))
         settle_due(connection, approval, None)

@@ -16,7 +16,8 @@ from signoff.contracts.decision import at_least
 from signoff.contracts.ids import show_code
 from signoff.contracts.person import Absence
 from signoff.engine.kill_switch import OPERATOR
-from signoff.formats.visible_text import ELLIPSIS, whole_line
+from signoff.formats.lookalikes import mark_words, suspect_words
+from signoff.formats.visible_text import ELLIPSIS, NEWLINE, cut_visible, one_line, whole_line
 from signoff.gateway.approvals.secret_masks import masked_args
 from signoff.gateway.approvals.value_tables import ValueTable
 from signoff.gateway.auth.person_lookup import display_name
@@ -35,7 +36,7 @@ from signoff.gateway.pages.timeline_view import (
     timed_words,
     who_may,
 )
-from signoff.gateway.pages.value_view import Row, key_rows, usual_arguments, value_rows, values_count
+from signoff.gateway.pages.value_view import Row, key_rows, mark_new, usual_arguments, value_rows, values_count
 from signoff.languages.catalogue import has_text, text
 from signoff.languages.remarks import remark_text
 from signoff.people.absences import is_away
@@ -54,6 +55,10 @@ from signoff.texts.formatter import FormattedTime, Formatter
 from signoff.texts.reasons import rule_expression, rule_words
 
 RAW_CHARS: Final = 20_000
+QUOTE_CHARS: Final = 90
+"""Characters of words that are shown at once."""
+WROTE_CHARS: Final = 4_000
+"""Characters of a requester's message on a card."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,15 @@ class AskedLine:
     speaker: str
     lines: tuple[str, ...]
     when: FormattedTime | None
+
+
+@dataclass(frozen=True)
+class CardQuote:
+    """Words of the requester or the agent: their start, and all lines if there are more."""
+
+    speaker: str
+    start: str
+    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -119,6 +133,9 @@ class CardPage:
     expression: str
     stricter: tuple[str, ...]
     requester: str
+    wrote: CardQuote | None
+    """The requester's own words, if they are proved."""
+    says: CardQuote | None
     asked: FormattedTime | None
     asked_ago: str
     due: FormattedTime | None
@@ -188,10 +205,13 @@ def card_page(
     taken: TakenRequest | None = None,
     in_room: bool = False,
     editors: Sequence[str] = (),
+    wrote: str = "",
+    recipients: Mapping[str, str] = MappingProxyType({}),
 ) -> CardPage:
     """`args` are the loaded arguments, or `None` if unavailable.
 
-    `in_room` is whether a room shows the request. `editors` edited any revision.
+    `wrote` is the requester's message. `recipients` are the new ones by dotted names. `in_room` is whether a room shows
+    the request. `editors` edited any revision.
 
     `unopened` is the number of pages of values that the visitor must still open before an approval. `undo_seconds` is
     the time left to undo the visitor's denial. `first` are the arguments at the top, and `schema` declares all.
@@ -206,9 +226,12 @@ def card_page(
     own_verdict = _own_verdict(request, visitor) if pending else ""
     masked = masked_args(args, request.secrets)
     usual = usual_arguments(args, schema)
-    keys, rows = key_rows(value_rows(request, masked, formatter), request, first, usual)
+    drawn = mark_new(value_rows(request, masked, formatter), recipients, formatter)
+    keys, rows = key_rows(drawn, request, first, usual)
     is_asked = unanswered(request.messages) is not None
     is_asker = pending and request.kind == "approval" and not eligibility.code
+    requester = display_name(people, request.requester.user, request.tenant)
+    tool = request.card.tool_title or request.tool
     return CardPage(
         request=request,
         version=version_of(request, line),
@@ -220,10 +243,12 @@ def card_page(
         note=_sentences([remark_text(each, language) for each in request.card.notes]),
         undeclared=undeclared_words(request, language) if pending or (line and line.tone == "live") else "",
         late=late_report_words(request, formatter),
-        rule=rule_words(request.rule, request.rule_text, language, compared),
+        rule=rule_words(request.rule, request.rule_text, language, tool, compared),
         expression=rule_expression(request.rule, request.rule_text),
         stricter=formatter.stricter_reasons(request.applied),
-        requester=display_name(people, request.requester.user, request.tenant),
+        requester=requester,
+        wrote=_quote(text("card.wrote", language, who=requester), one_line(wrote, WROTE_CHARS).text),
+        says=_quote(text("card.says_title", language), request.card.agent_says),
         asked=formatter.moment(request.opened_at) if request.opened_at else None,
         asked_ago=formatter.ago(request.opened_at) if request.opened_at else "",
         due=formatter.moment(request.expires_at) if request.expires_at else None,
@@ -301,6 +326,16 @@ def _asked_line(message: RequestMessage, visitor: Visitor) -> AskedLine:
     named = _name_person(whole_line(message.name or message.subject), message.subject, visitor)
     when = visitor.formatter.moment(message.at) if message.at else None
     return AskedLine(by_agent, text("ask.agent", language) if by_agent else named, lines, when)
+
+
+def _quote(speaker: str, visible: str) -> CardQuote | None:
+    marked = mark_words(visible, suspect_words([visible]))
+    shown = tuple(line for line in marked.split(NEWLINE) if line.strip())
+    if not shown:
+        return None
+    start = cut_visible(shown[0], QUOTE_CHARS)
+    is_whole = len(shown) == 1 and start == shown[0]
+    return CardQuote(speaker, start, () if is_whole else shown)
 
 
 def _sentences(remarks: Sequence[str]) -> str:

@@ -85,7 +85,9 @@ async def show_card(request: Request, approval: str, site: CurrentSite, visitor:
     if approval_id != approval:
         return RedirectResponse(f"/approvals/{approval_id}", status_code=303)
     if request.query_params.get("part") == "card":
-        rows, card = await asyncio.gather(_rows(site, visitor, PAGE), open_card(site.deps, approval_id, visitor))
+        rows, card = await asyncio.gather(
+            _rows(site, visitor, PAGE), open_card(site.deps, approval_id, visitor, quotes=True)
+        )
         return site.renderer.page("_card.html", visitor, **_card_context(card, visitor, rows))
     return await _card_page(site, visitor, approval_id)
 
@@ -292,7 +294,7 @@ async def _card_page(
     status: int = 200,
     refused: bool = True,
 ) -> Response:
-    rows, card = await asyncio.gather(_rows(site, visitor, PAGE), open_card(site.deps, approval, visitor))
+    rows, card = await asyncio.gather(_rows(site, visitor, PAGE), open_card(site.deps, approval, visitor, quotes=True))
     context = {
         **_list(site, rows, visitor, WaitingFilter(), approval, rows),
         **_card_context(card, visitor, rows),

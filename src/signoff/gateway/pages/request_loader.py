@@ -11,11 +11,13 @@ from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, parse_approval_id
 from signoff.gateway.absence_service import list_absences
 from signoff.gateway.approvals.question_service import is_external
+from signoff.gateway.approvals.requester_words import read_words
 from signoff.gateway.approvals.rule_values import rule_values
 from signoff.gateway.approvals.value_check import unopened_pages
 from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.history.seen_values import find_new_recipients
 from signoff.gateway.history.similar import find_similar
 from signoff.gateway.pages.call_view import CallLine
 from signoff.gateway.pages.card_view import CardPage, card_page
@@ -41,8 +43,12 @@ class OpenedRequest:
     page: CardPage
 
 
-async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor, base: str = "") -> OpenedRequest:
+async def open_request(
+    deps: GatewayDeps, approval: str, visitor: Visitor, base: str = "", *, quotes: bool = False
+) -> OpenedRequest:
     """Pending or settled. `base` is the address of its page outside the inbox.
+
+    With `quotes`, it asks the server for the requester's words.
 
     Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`.
     """
@@ -59,6 +65,9 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor, base:
     undo = undoable_seconds(loaded.rows, visitor)
     preview = await load_preview(deps, loaded, visitor, f"{base or f'/approvals/{approval}'}/preview")
     similar = await _similar(deps, request, visitor) if request.state == "pending" and not base else None
+    wrote = await read_words(deps, loaded) if quotes else ""
+    compares = request.state == "pending" and request.kind == "approval" and not base
+    recipients = await find_new_recipients(deps, loaded, visitor.person) if compares else {}
     page = card_page(
         request,
         args,
@@ -77,6 +86,8 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor, base:
         taken=await _taken(deps, request),
         editors=editors_of(loaded.rows.questions, loaded.rows.answers),
         in_room=bool(find_rooms(rooms, approver_spec_of(request).terms.approvers, request.tenant)),
+        wrote=wrote,
+        recipients=recipients,
         absences=await list_absences(deps, request.tenant) if request.state == "pending" else (),
     )
     return OpenedRequest(request, args, page)
@@ -113,9 +124,11 @@ async def _line(deps: GatewayDeps, key: ApprovalKey, language: str) -> CallLine 
         return None
 
 
-async def open_card(deps: GatewayDeps, approval: str, visitor: Visitor, base: str = "") -> CardPage:
-    """Raises like `open_request`."""
-    return (await open_request(deps, approval, visitor, base)).page
+async def open_card(
+    deps: GatewayDeps, approval: str, visitor: Visitor, base: str = "", *, quotes: bool = False
+) -> CardPage:
+    """Arguments and errors as `open_request`."""
+    return (await open_request(deps, approval, visitor, base, quotes=quotes)).page
 
 
 def own_approval(visitor: Visitor, approval: str) -> ApprovalKey:

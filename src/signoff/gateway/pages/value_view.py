@@ -5,7 +5,7 @@ Values beyond a card's space have their own pages.
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from signoff.contracts.approval import ApprovalRequest, CardRow
 from signoff.contracts.errors import BadRequest
 from signoff.contracts.limits import ARGUMENTS_BYTES, FIRST_ARGUMENTS
 from signoff.formats.lookalikes import mark_words
-from signoff.formats.visible_text import ELLIPSIS, MARK, NEWLINE, scalar_line
+from signoff.formats.visible_text import ELLIPSIS, MARK, NEWLINE, one_line, scalar_line
 from signoff.gateway.approvals.secret_masks import masked_args
 from signoff.gateway.approvals.value_check import open_page, unopened_pages, value_pages
 from signoff.gateway.approvals.value_tables import CELL_CHARS, Cell, ValueTable, find_tables
@@ -62,6 +62,8 @@ class Row:
     remark: bool = False
     name: str = ""
     """The dotted name of the argument."""
+    new: str = ""
+    """The sentence that the recipient is new, or ""."""
 
     @property
     def is_short(self) -> bool:
@@ -79,13 +81,31 @@ def value_rows(request: ApprovalRequest, args: Any, formatter: Formatter) -> tup
     return tuple(rows[part] if isinstance(part, int) else part for part in find_tables(cells, args, formatter))
 
 
+def mark_new(
+    rows: Sequence[Row | ValueTable], recipients: Mapping[str, str], formatter: Formatter
+) -> tuple[Row | ValueTable, ...]:
+    """Mark the rows of the new `recipients`, given by dotted names."""
+    if not recipients:
+        return tuple(rows)
+    return tuple(replace(row, new=_new(row, recipients, formatter)) if isinstance(row, Row) else row for row in rows)
+
+
+def _new(row: Row, recipients: Mapping[str, str], formatter: Formatter) -> str:
+    if row.name in recipients:
+        return formatter.text("card.new")
+    # A short list takes one row.
+    items = [one_line(text, CELL_CHARS).text for path, text in recipients.items() if path.startswith(f"{row.name}.")]
+    return formatter.text("card.new.some", values=", ".join(items)) if row.name and items else ""
+
+
 def key_rows(
     rows: Sequence[Row | ValueTable], request: ApprovalRequest, first: Sequence[str], usual: Collection[str] = ()
 ) -> tuple[tuple[Row, ...], tuple[Row | ValueTable, ...]]:
     """Split off the rows at the top of the card.
 
-    They show the arguments in `first`, or else the amount and then the first ones. Arguments in `usual` come last. The
-    last place is for the greatest number of a list of objects: one odd object among many must be seen at once.
+    They show the arguments in `first`, or else the amount, new recipients, and then the first ones. Arguments in
+    `usual` come last. The last place is for the greatest number of a list of objects: one odd object among many must be
+    seen at once.
     """
     amounts = {row.name for row in request.card.rows if is_money(row)}
     short = [row for row in rows if isinstance(row, Row) and row.is_short and len(keys_from_name(row.name)) == 1]
@@ -93,7 +113,7 @@ def key_rows(
     chosen = (
         [row for row in short if keys_from_name(row.name)[0] in first]
         if first
-        else sorted(short, key=lambda row: (row.name not in amounts, row.name in usual))
+        else sorted(short, key=lambda row: (row.name not in amounts, not row.new, row.name in usual))
     )[: FIRST_ARGUMENTS - len(tables)]
     lists = [Row(each.label, " · ".join(each.ranges)) for each in tables]
     return (*chosen, *lists), tuple(row for row in rows if row not in chosen)

@@ -118,6 +118,16 @@ def search_past(connection: Connection, wanted: PastSearch, before: int | None, 
     return PastPage(found if len(found) == limit else _find_by_month(connection, wanted, before, limit), count)
 
 
+def has_past(connection: Connection, wanted: PastSearch) -> bool:
+    """Return whether a row matches. One group must be rare, such as a value."""
+    if wanted.never:
+        return False
+    if connection.dialect.name == "postgresql":
+        # As for searches.
+        connection.execute(text("SET LOCAL enable_seqscan = off"))
+    return _count(connection, wanted, 1) > 0
+
+
 def _find_newest(connection: Connection, wanted: PastSearch, before: int | None, limit: int) -> Sequence[FoundRow]:
     """Find rows among the newest alone."""
     newest = _within(select(PAST_REQUESTS), _PAST.number, wanted, before).order_by(_PAST.number.desc()).limit(NEWEST)

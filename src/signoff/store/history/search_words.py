@@ -21,7 +21,7 @@ _MARK_BYTES: Final = 16
 _ALONE: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 _WORD: Final = re.compile(rf"[{_ALONE}]|[^\W_{_ALONE}]+")
 MarkKind: TypeAlias = Literal[
-    "reader", "asker", "kind", "tool", "actor", "person", "state", "channel", "answer", "tenant", "month"
+    "reader", "asker", "kind", "tool", "actor", "person", "state", "channel", "answer", "tenant", "month", "value"
 ]
 
 
