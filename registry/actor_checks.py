@@ -10,7 +10,7 @@ from signoff.contracts.limits import RESULT_BYTES
 from signoff.contracts.names import COLLECT, READ_REST, RESPOND
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.keys.secret_references import FORMS, literal_secrets
-from signoff.policy.approval_policy import APPROVER
+from signoff.policy.approval_policy import ROLE_OR_USER
 from signoff.registry.actor import OWN_WORKFLOWS, Actor, Callbacks, ExternalAgent, is_callback_address
 from signoff.registry.gates.actor_filters import check_filters
 from signoff.registry.registry import ToolRegistry
@@ -61,7 +61,7 @@ def _check_external(actor: Actor, agent: ExternalAgent) -> None:
         why = f"has `undeclared` `{agent.undeclared}`; write `deny` or `ask`"
         raise actor_error(actor, "external.undeclared", agent.undeclared, why)
     for each in agent.acts_for:
-        if APPROVER.match(each) is None:
+        if ROLE_OR_USER.match(each) is None:
             why = f"acts for `{each}`, which is neither `role:<role>` nor `user:<id>`"
             raise actor_error(actor, "external.acts_for", each, why)
 

@@ -12,6 +12,7 @@ from signoff.formats.nearest_name import did_you_mean
 from signoff.people.directory import Directory
 from signoff.people.eligibility import rights
 from signoff.people.login import OIDC
+from signoff.people.on_call import ON_CALL
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.terms import VerdictTerms, terms_of
 from signoff.registry.catalog import Catalog
@@ -53,7 +54,9 @@ def find_holes(
 
 def _check_entry(actor: str, entry: str, active: Sequence[Person], by_login: Collection[str], place: str) -> None:
     kind, _, name = entry.partition(":")
-    there = any(entry in rights(person) for person in active) or (kind == "role" and name in by_login)
+    # The people of a rota change: it counts as a role that anyone may get.
+    there = entry.startswith(ON_CALL) or (kind == "role" and name in by_login)
+    there = there or any(entry in rights(person) for person in active)
     if not there:
         why = f"`escalation` names `{entry}`, which no active person is: add one to {place}, or name others"
         raise ConfigError(f"actor `{actor}`: {why}", actor=actor, field="escalation", value=entry)
@@ -84,6 +87,7 @@ def _problems(
     if not row.approvers:
         return
     coming = {f"role:{role}" for role in by_login}
+    coming |= {each for each in (*row.approvers, *policy.later_approvers) if each.startswith(ON_CALL)}
     # Count per tenant: people decide for their own tenant only, so one person each of two tenants is no quorum.
     if coming.isdisjoint(row.approvers) and not any(_eligible(row.approvers, here) for here in _tenants(active)):
         asked = ", ".join(f"`{each}`" for each in row.approvers)

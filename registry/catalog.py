@@ -51,6 +51,7 @@ from signoff.registry.manifest.channel_sections import (
     RoutingRules,
     build_channels,
 )
+from signoff.registry.manifest.on_call_sections import OnCallRota, build_on_call
 from signoff.registry.manifest.room_sections import TeamRoom
 from signoff.registry.manifest.subscription_sections import Subscription, build_subscriptions
 from signoff.registry.mcp.tool_server import ToolServer, build_servers
@@ -100,6 +101,8 @@ class Catalog:
     distribution: Distribution = field(default=NOWHERE, repr=False, compare=False)
     channels: Channels = field(default=NO_CHANNELS, repr=False, compare=False)
     """The channels to people apart from the inbox."""
+    on_call: Mapping[str, OnCallRota] = field(default_factory=dict, repr=False, compare=False)
+    """The rotas of people on call, by name. No hash covers them."""
     subscriptions: Mapping[str, Subscription] = field(default_factory=dict, repr=False, compare=False)
     """Other systems that receive events, by name. They decide nothing, and no hash covers them."""
     insights_by_person: bool = field(default=False, repr=False, compare=False)
@@ -335,6 +338,7 @@ def build_catalog(
     channels: Iterable[DeclaredChannel] = (),
     routing: RoutingRules | None = None,
     rooms: Mapping[str, Sequence[TeamRoom]] | None = None,
+    on_call: Iterable[OnCallRota] = (),
     subscriptions: Iterable[Subscription] = (),
     insights_by_person: bool = False,
     mcp_servers: Iterable[ToolServer] = (),
@@ -346,9 +350,9 @@ def build_catalog(
     `part_types` add to the types in contracts/message.py. Another agent gets a type of `requires_peer_consumes` only
     if it accepts the type. `reducers` shorten results. Later registrations have no effect. `destinations`
     receive the records of tools, and `observer` failed deliveries. `channels` reach people apart from the inbox, by
-    the rules of `routing`. `rooms` show requests to teams. `subscriptions` are other systems that receive events.
-    `insights_by_person` shows operators and auditors figures by person. `mcp_servers` are the servers of imported
-    `tools`. `timezone` is the zone of `ctx.now`.
+    the rules of `routing`. `rooms` show requests to teams. `on_call` are rotas of approvers. `subscriptions` are other
+    systems that receive events. `insights_by_person` shows operators and auditors figures by person. `mcp_servers` are
+    the servers of imported `tools`. `timezone` is the zone of `ctx.now`.
     """
     # The actors are iterated several times, and may come from a generator.
     actors = tuple(actors)
@@ -398,6 +402,7 @@ def build_catalog(
         scopes=MappingProxyType(scopes),
         distribution=distribution,
         channels=reached,
+        on_call=build_on_call(on_call, compiled, known, approvers),
         subscriptions=build_subscriptions(subscriptions, known, (tool.name for tool in _every_tool(registry, scopes))),
         insights_by_person=insights_by_person,
         mcp_servers=build_servers(mcp_servers),
@@ -517,7 +522,7 @@ def _approvers(default: Sequence[str]) -> tuple[str, ...]:
     for approver in default:
         if APPROVER.match(approver) is None:
             raise ConfigError(
-                f"default approver `{approver}` is neither `role:<role>` nor `user:<id>`",
+                f"default approver `{approver}` is neither `role:<role>`, `user:<id>` nor `oncall:<rota>`",
                 field="default_approvers",
                 value=approver,
             )

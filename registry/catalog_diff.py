@@ -8,7 +8,9 @@ from pydantic import BaseModel, ConfigDict
 from signoff.registry.catalog import Catalog
 from signoff.registry.normal_form import normal_form
 
-Kind = Literal["tool", "actor", "policy", "context", "person", "channel", "subscription", "mcp_server", "setting"]
+Kind = Literal[
+    "tool", "actor", "policy", "context", "person", "channel", "rota", "subscription", "mcp_server", "setting"
+]
 
 _SECTIONS: Final[tuple[tuple[str, Kind], ...]] = (
     ("tools", "tool"),
@@ -17,6 +19,7 @@ _SECTIONS: Final[tuple[tuple[str, Kind], ...]] = (
     ("context", "context"),
     ("people", "person"),
     ("channels", "channel"),
+    ("oncall", "rota"),
     ("subscriptions", "subscription"),
     ("mcp_servers", "mcp_server"),
 )

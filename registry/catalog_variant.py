@@ -50,6 +50,7 @@ def derive(
         channels=catalog.channels.declared.values(),
         routing=catalog.channels.routing,
         rooms=catalog.channels.rooms,
+        on_call=catalog.on_call.values(),
         subscriptions=catalog.subscriptions.values(),
         insights_by_person=catalog.insights_by_person,
         mcp_servers=catalog.mcp_servers.values(),

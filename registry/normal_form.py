@@ -16,6 +16,7 @@ from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
 from signoff.registry.manifest.channel_sections import DeclaredChannel
+from signoff.registry.manifest.on_call_sections import OnCallRota
 from signoff.registry.manifest.subscription_sections import Subscription
 from signoff.registry.mcp.tool_server import ToolServer
 from signoff.registry.tool import Tool
@@ -47,6 +48,7 @@ def normal_form(catalog: Catalog) -> dict[str, Any]:
         "channels": {each.name: _declared_fields(each) for each in catalog.channels.declared.values()},
         "routing": _fields(catalog.channels.routing),
         "rooms": _plain(catalog.channels.rooms),
+        "oncall": {name: _declared_fields(each) for name, each in catalog.on_call.items()},
         "subscriptions": {each.name: _declared_fields(each) for each in catalog.subscriptions.values()},
         "mcp_servers": {each.name: _server(each) for each in catalog.mcp_servers.values()},
         "insights": {"by_person": True} if catalog.insights_by_person else {},
@@ -76,7 +78,7 @@ def _people(catalog: Catalog) -> dict[str, Any]:
     return {f"{person.tenant}/{person.id}": _plain(person) for person in directory.all()}
 
 
-def _declared_fields(thing: Tool | Actor | DeclaredChannel | Subscription) -> dict[str, Any]:
+def _declared_fields(thing: Tool | Actor | DeclaredChannel | OnCallRota | Subscription) -> dict[str, Any]:
     """Return the fields that differ from their defaults, without the name."""
     return {name: value for name, value in _fields(thing).items() if name != "name"}
 

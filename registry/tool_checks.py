@@ -25,7 +25,7 @@ from signoff.formats.json_schema import compile_schema
 from signoff.formats.nearest_name import did_you_mean
 from signoff.keys.secret_references import FORMS, is_secret_name, literal_secrets
 from signoff.languages.remarks import english
-from signoff.policy.approval_policy import APPROVER, ApprovalPolicy
+from signoff.policy.approval_policy import ROLE_OR_USER, ApprovalPolicy
 from signoff.registry.capabilities import NO_CAPABILITIES, WRITABLE, Capabilities
 from signoff.registry.handler_adapters import run_elsewhere
 from signoff.registry.results.destinations import filter_problems
@@ -414,7 +414,7 @@ def _runs(tool: Tool) -> Iterator[FieldProblem]:
 # In the order of B17; each may rely on those before it: schemas are valid before arguments are looked up in them.
 def _tell(tool: Tool) -> Iterator[FieldProblem]:
     for who, events in tool.tell.items():
-        if who != REQUESTER and APPROVER.match(who) is None:
+        if who != REQUESTER and ROLE_OR_USER.match(who) is None:
             why = f"has `tell` for `{who}`, which is neither `requester`, `role:<role>` nor `user:<id>`"
             yield FieldProblem("tell", who, why)
         for event in events:

@@ -30,6 +30,7 @@ from signoff.registry.manifest.channel_sections import read_channels
 from signoff.registry.manifest.destination_sections import read_distribution, read_filters
 from signoff.registry.manifest.folder_reader import read_manifest
 from signoff.registry.manifest.mappings import read_policies
+from signoff.registry.manifest.on_call_sections import read_on_call
 from signoff.registry.manifest.scope_sections import read_scopes
 from signoff.registry.manifest.sections import (
     ActorSection,
@@ -123,6 +124,7 @@ def _catalog(
         **read_distribution(file, top),
         **read_channels(file, top),
         **read_subscriptions(file, top),
+        on_call=read_on_call(file, top.oncall),
         insights_by_person=read_section(file, ("insights",), InsightsSection, top.insights, "`insights`").by_person,
         **servers,
     )

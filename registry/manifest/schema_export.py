@@ -15,6 +15,7 @@ from signoff.people.people_file import DelegationSection, PersonSection, ReachSe
 from signoff.policy.approval_policy import APPROVER, MAX_QUORUM, ApprovalPolicy, GlobalRule, ShownArguments, TermRule
 from signoff.registry.manifest.channel_sections import INBOX, RoutingSection
 from signoff.registry.manifest.destination_sections import DestinationSection
+from signoff.registry.manifest.on_call_sections import OnCallSection
 from signoff.registry.manifest.room_sections import RoomSection
 from signoff.registry.manifest.scope_sections import RouteSection, StepSection, UseSection
 from signoff.registry.manifest.sections import (
@@ -45,6 +46,7 @@ _MODELS: Final[Mapping[type[BaseModel], str]] = {
     DestinationSection: "destination",
     RoutingSection: "`routing`",
     RoomSection: "room of `rooms`",
+    OnCallSection: "rota of `oncall`",
     SubscriptionSection: "subscription",
     ToolServerSection: "MCP server",
     ApprovalPolicy: "`requires_approval`",
@@ -128,6 +130,10 @@ def _join(known: dict[str, Any]) -> None:
     top["rooms"] |= {
         "additionalProperties": {"type": "array", "items": _ref(RoomSection.__name__)},
         "propertyNames": {"pattern": "^role:[A-Za-z0-9_-]{1,48}$"},
+    }
+    top["oncall"] |= {
+        "additionalProperties": _ref(OnCallSection.__name__),
+        "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,48}$"},
     }
     top["subscriptions"] |= {"additionalProperties": _ref("SubscriptionSection")}
     top["mcp_servers"] |= {"additionalProperties": _ref("ToolServerSection")}

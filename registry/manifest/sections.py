@@ -34,6 +34,7 @@ class ManifestSection(Section):
     channels: dict[str, Any] = Field({}, description="Channels to people apart from the inbox, by name.")
     routing: dict[str, Any] = Field({}, description="The order of channels to people.")
     rooms: dict[str, Any] = Field({}, description="Rooms that show waiting requests, a list for each role.")
+    oncall: dict[str, Any] = Field({}, description="Rotas of people on call, by name.")
     subscriptions: dict[str, Any] = Field({}, description="Other systems that receive events, by name.")
     insights: dict[str, Any] = Field({}, description="The readers of figures by person.")
 

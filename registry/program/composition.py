@@ -21,7 +21,9 @@ from signoff.registry.program.plain_values import plain
 from signoff.registry.tool import DEFAULT_TIMEOUT, Tool
 
 Data = dict[str, Any]
-_NAMED: Final = ("tools", "actors", "channels", "subscriptions", "mcp_servers", "destinations", "context", "defaults")
+_NAMED: Final = (
+    *("tools", "actors", "channels", "oncall", "subscriptions", "mcp_servers", "destinations", "context", "defaults"),
+)
 _LISTS: Final = ("policies", "part_types", "requires_peer_consumes", "path")
 _FROM_CODE: Final = (
     "handler", "per_call", "input_schema", "scope", "routing", "bypass_routing", "runs", "read_only", "idempotent",

@@ -59,6 +59,7 @@ class Program(Tools):
         channels: Mapping[str, Mapping[str, Any]] | Iterable[DeclaredChannel] = (),
         routing: RoutingRules | Mapping[str, Any] | None = None,
         rooms: Mapping[str, Sequence[TeamRoom | Mapping[str, Any]]] | None = None,
+        oncall: Mapping[str, Mapping[str, Any]] | None = None,
         registry: ToolResolver | Iterable[Tool] = (),
         manifest: str | os.PathLike[str] | None = None,
         context: Mapping[str, Mapping[str, Any]] | None = None,
@@ -85,6 +86,7 @@ class Program(Tools):
         top = {"defaults": {key: value for key, value in defaults.items() if value}}
         self._top = {**top, "context": plain(context), "timezone": timezone, "routing": plain(routing)}
         self._top["rooms"] = plain(rooms)
+        self._top["oncall"] = plain(oncall)
         self.backends: Mapping[str, Backend] = dict(backends or {})
         self._reducers = ReducerRegistry(reducers).snapshot()
         self._catalog: Catalog | None = None

@@ -34,9 +34,9 @@ class App(Program):
     """The declarations of a program: tools, actors, rules, people and channels, and the ways to run it.
 
     `people` are persons, a YAML file of them, or your own directory. `approvers` decide if a policy names none.
-    `routing` orders the channels to people, and `rooms` show requests to teams. `model` is the default of actors.
-    `registry` brings declared tools. `manifest` is a YAML file or directory, relative to the module, that adds to the
-    declarations and may tighten them.
+    `routing` orders the channels to people, and `rooms` show requests to teams. `oncall` are rotas of approvers.
+    `model` is the default of actors. `registry` brings declared tools. `manifest` is a YAML file or directory, relative
+    to the module, that adds to the declarations and may tighten them.
     `backends` are for the capabilities of tools, by kind. `reducers` shorten results of tools. `name` is in the head of
     pages, and in the greeting of `signoff dev`. `version` is the build id of its workers, for a versioned deployment.
     `settings` default to `SIGNOFF_*` and `signoff.toml`.

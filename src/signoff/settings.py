@@ -209,7 +209,7 @@ class Settings(BaseSettings):
     calendar_words: tuple[str, ...] = ("Out of office", "OOO", "Away", "Vacation", "On leave", "Urlaub", "Abwesend")
     """The beginnings of titles that mean an absence, in calendars of people."""
     calendar_networks: tuple[IPv4Network | IPv6Network, ...] = ()
-    """Networks with servers of calendars, besides the public internet, such as `10.0.0.0/8`."""
+    """Networks with servers of calendars and rotas, besides the public internet, such as `10.0.0.0/8`."""
     oidc_days: int = Field(default=7, ge=1, le=90)
     """The number of days for which an undeclared person's sign-in data is valid."""
     tenant_limits: Annotated[str, AfterValidator(_limits)] = ""

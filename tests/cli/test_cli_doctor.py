@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from cli_kit import Cli, assert_one_sentence, found
 from failures import Failure
+from rota_servers import RotaServer, rota_file
 from served_stack import MANIFEST
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -234,6 +235,22 @@ async def test_calendars_that_cannot_be_read_are_named_without_their_addresses(
         assert (ok, told) == (False, "1 of 2 cannot be read: of `rui`: its server answers 404")
         people.write_text("- {id: ana, calendar: env:ANA_CALENDAR}\n- {id: rui}\n")
         assert await found(cli, "calendars", *nowhere()) == (True, "1 calendar can be read")
+
+
+async def test_rotas_that_give_no_approver_are_named(cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    now, rotas, manifest = datetime.now(UTC), RotaServer(), tmp_path / "signoff.yaml"
+    clean_env.setenv("SIGNOFF_MANIFEST", str(manifest))
+    clean_env.setenv("SIGNOFF_CALENDAR_NETWORKS", '["127.0.0.0/8"]')
+    async with serve_vendor(rotas.app()) as url:
+        clean_env.setenv("ROTA", f"{url}/rota.ics")
+        lost = f"infra: {{opsgenie: {{schedule: none, token: env:ROTA, url: '{url}'}}}}"
+        manifest.write_text(f"version: 1\npeople: [{{id: ana}}]\noncall: {{payments: {{ical: env:ROTA}}, {lost}}}\n")
+        ok, told = await found(cli, "rotas", *nowhere())
+        assert not ok
+        assert "2 of 2 give no approver: `payments`: no person is on call now; `infra`: its server answers 422" in told
+        rotas.content = rota_file(("ana", now - timedelta(hours=1), now + timedelta(hours=1)))
+        manifest.write_text("version: 1\npeople: [{id: ana}]\noncall: {payments: {ical: env:ROTA}}\n")
+        assert await found(cli, "rotas", *nowhere()) == (True, "1 rota with a person on call")
 
 
 async def test_keys_are_checked_for_each_process(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ def test_every_draft_field_is_carried_into_the_decision() -> None:
         received_at=NOW,
     )
     set_by_the_gateway = {"v", "subject", "channel", "assurance", "received_at", "presence", "key_id", "signature"}
-    set_by_the_gateway |= {"to", "to_name", "assigned"}
+    set_by_the_gateway |= {"to", "to_name", "assigned", "on_call"}
     assert set(Decision.model_fields) - set(DecisionDraft.model_fields) == set_by_the_gateway
 
 

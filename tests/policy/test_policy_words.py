@@ -168,7 +168,11 @@ def test_json_explanation_has_every_field() -> None:
     ),
     (
         {"approvers": ["role:a", "finance"]},
-        ("`approvers.1` `finance` is not an approver; write `role:<role>` or `user:<id>`", "approvers.1", "finance"),
+        (
+            "`approvers.1` `finance` is not an approver; write `role:<role>`, `user:<id>` or `oncall:<rota>`",
+            "approvers.1",
+            "finance",
+        ),
     ),
     ({"quorum": 0}, ("`quorum` input should be greater than or equal to 1", "quorum", 0)),
     (
@@ -202,7 +206,11 @@ def test_json_explanation_has_every_field() -> None:
     ),
     (
         {"escalate_to": ["cfo"], "escalate_after": "1h"},
-        ("`escalate_to.0` `cfo` is not an approver; write `role:<role>` or `user:<id>`", "escalate_to.0", "cfo"),
+        (
+            "`escalate_to.0` `cfo` is not an approver; write `role:<role>`, `user:<id>` or `oncall:<rota>`",
+            "escalate_to.0",
+            "cfo",
+        ),
     ),
     (
         {"remindAfter": "24h"},

@@ -45,7 +45,7 @@ def test_respond_is_offered_to_all_actors_and_never_listed() -> None:
     ({"actors": [an_actor("the desk")]}, "matches"),
     ({"actors": [an_actor(model=" ")]}, "has no model"),
     ({"actors": [an_actor(model_settings={"x": {1}})]}, "not plain JSON"),
-    ({"default_approvers": ("approvers",)}, "neither `role:<role>` nor `user:<id>`"),
+    ({"default_approvers": ("approvers",)}, "neither `role:<role>`, `user:<id>` nor `oncall:<rota>`"),
     ({"tools": [a_tool(requires_approval=True)], "default_approvers": ()}, "names no `approvers`"),
     ({"policies": [ASK_RULE], "default_approvers": ()}, "no default approvers"),
     ({"tools": [a_tool(requires_approval=ApprovalPolicy(deny_if="args.totalCots > 1.0"))]}, "totalCost"),

@@ -12,6 +12,7 @@ from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.catalog_variant import derive
 from signoff.registry.manifest.channel_sections import NO_CHANNELS, DeclaredChannel, RoutingRules
+from signoff.registry.manifest.on_call_sections import OnCallRota
 from signoff.registry.manifest.room_sections import TeamRoom
 from signoff.registry.manifest.subscription_sections import Subscription
 from signoff.registry.mcp.tool_server import ToolServer
@@ -25,7 +26,7 @@ PARTS = {
     *("tools", "actors", "policies", "default_approvers", "people", "context", "part_types"),
     *("requires_peer_consumes", "reducers"),
     *("destinations", "observer", "channels", "routing", "rooms", "subscriptions", "mcp_servers", "timezone"),
-    "insights_by_person",
+    *("insights_by_person", "on_call"),
 }
 """The parts of a catalog. A derived catalog must carry over all of them."""
 
@@ -56,6 +57,7 @@ def a_catalog() -> Catalog:
         channels=[DeclaredChannel("mail", "email", {"sender": "a@example.com"}), DeclaredChannel("chat", "slack")],
         routing=RoutingRules(("mail",), digest_over=2),
         rooms={"role:finance": [TeamRoom("chat", "C0123")]},
+        on_call=[OnCallRota("payments", ical="env:ROTA")],
         subscriptions=[Subscription("feed", ("*",), "https://a.example", "env:FEED")],
         insights_by_person=True,
         mcp_servers=[ToolServer("github", url="https://b.example/mcp")],

@@ -358,6 +358,8 @@ class Authority(ActivityMessage):
     """The delegator whose delegation lets the author decide."""
     entries: tuple[str, ...] = ()
     """For a request with groups: the approver entries of the vote."""
+    on_call: tuple[str, ...] = ()
+    """As in `Decision`."""
     received_at: datetime | None = None
     """When the gateway received a validly signed decision. `None` for an unsigned one."""
     note: str = ""

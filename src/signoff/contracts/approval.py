@@ -114,7 +114,7 @@ class ApproverGroup(FrozenModel):
     """A group of approvers with its own quorum. One person fills one place."""
 
     of: tuple[str, ...]
-    """`role:<role>` and `user:<id>`."""
+    """`role:<role>`, `user:<id>` and `oncall:<rota>`."""
     quorum: int = 1
     """The number of approvals from this group."""
 
@@ -178,7 +178,7 @@ class Terms(TermValues):
     """All terms of one question."""
 
     approvers: tuple[str, ...] = ()
-    """All approvers, as `role:<role>` and `user:<id>`, including those in `groups`."""
+    """All approvers, as `role:<role>`, `user:<id>` and `oncall:<rota>`, including those in `groups`."""
     min_assurance: Assurance = "channel"
     timeout: float = 86_400.0
     """Seconds from the question to its deadline."""

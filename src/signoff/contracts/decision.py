@@ -129,6 +129,8 @@ class Decision(FrozenModel):
     """With `handed_on` and `added`: the id of the person who decides next, or besides."""
     to_name: str = ""
     """That person's name."""
+    on_call: tuple[str, ...] = ()
+    """The author's entries `oncall:<rota>` on receipt, by the gateway."""
     assigned: str = ""
     """The SHA-256 of all earlier hand-ons and additions of the approval. "" without any."""
     key_id: str = ""

@@ -126,7 +126,7 @@ class AnswerTaker:
         if not question_hash:
             # A raw decision may name no question: it means the present one.
             decision = replace(decision, revision=asked.revision, question_hash=asked.question_hash)
-        signed = objection or sign(replace(decision, assigned=assigned_hash(rows.answers)))
+        signed = objection or sign(replace(decision, assigned=assigned_hash(rows.answers), on_call=found.on_call))
         if isinstance(signed, Receipt):
             return Taken(signed, author=found)
         vote = vote_of(signed, found, received)

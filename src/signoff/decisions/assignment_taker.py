@@ -68,7 +68,8 @@ class AssignmentTaker:
         people = self._assigner.people
         to, person = people.person_id(decision.to, asked.tenant), people.find(decision.to, asked.tenant)
         name = person.name if person is not None else ""
-        bound = replace(decision, to=to, to_name=name, received_at=received, assigned=assigned_hash(rows.answers))
+        assigned = assigned_hash(rows.answers)
+        bound = replace(decision, to=to, to_name=name, received_at=received, assigned=assigned, on_call=author.on_call)
         signed = self._assigner.sign(bound)
         if isinstance(signed, Receipt):
             return signed

@@ -37,6 +37,7 @@ from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Signer, Verifier
 from signoff.people.directory import Directory
 from signoff.people.eligibility import rights
+from signoff.people.on_call import Rotas, find_on_call
 from signoff.registry.catalog import Catalog
 from signoff.settings import Settings
 from signoff.store.content_store import is_sealed
@@ -95,6 +96,7 @@ class GatewayDeps:
     secrets: SecretProvider = field(default_factory=SecretProvider, repr=False)
     attempts: AttemptRecords = field(default_factory=AttemptRecords, repr=False)
     calendars: Calendars = field(default_factory=Calendars, repr=False)
+    rotas: Rotas = field(default_factory=Rotas, repr=False)
     spans: "SpanSender | None" = field(default=None, repr=False)
     first_words: str = ""
     first_actor: str = ""
@@ -250,8 +252,10 @@ class GatewayDeps:
         return self.public_keys if self.signer is None else self.signer.verifier()
 
     def rights(self, person: Person) -> tuple[str, ...]:
-        """Includes entries by delegation."""
-        return rights(person, self.people.delegators(person.id, person.tenant, self.clock()))
+        """Includes entries by delegation and by rota."""
+        now = self.clock()
+        own = rights(person, self.people.delegators(person.id, person.tenant, now))
+        return (*own, *find_on_call(self.people, person.id, person.tenant, now))
 
     def temporal_link(self, key: TurnKey | SessionKey) -> str:
         """ "" in production without the setting."""

@@ -23,6 +23,7 @@ from signoff.gateway.events.event_task import keep_events, record_progress
 from signoff.gateway.history.request_indexer import keep_history
 from signoff.gateway.vendors.calendar_task import keep_calendars
 from signoff.gateway.vendors.channel_tasks import run_channels
+from signoff.gateway.vendors.on_call_task import keep_rotas
 from signoff.keys.key_files import ensure_development_keys, read_private
 from signoff.keys.signatures import Signer
 from signoff.people.directory import Directory
@@ -53,6 +54,7 @@ async def gateway_tasks(deps: GatewayDeps, people: Directory) -> AsyncIterator[I
         send_events(deps),
         follow_people(deps.store, people, "gateway", clock=deps.clock),
         keep_calendars(deps),
+        keep_rotas(deps),
         run_channels(deps, await _channels(deps), deps.catalog.channels.routing) as receiver,
     ):
         yield receiver

@@ -11,6 +11,7 @@ from signoff.contracts.decision import UNSIGNED, Decision, at_least
 from signoff.formats.replace import replace
 from signoff.people.directory import Directory
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
+from signoff.people.on_call import find_on_call
 
 _OPERATORS: Final = "role:admin"
 
@@ -39,7 +40,9 @@ def check_authority(
     person = people.find(decision.subject, asked.tenant)
     taken = tuple(vote_holder(vote) for vote in asked.votes)
     wanted = {entry for group in progress(asked).open for entry in group.of}
-    eligibility = resolve_eligibility(person, people, approver_spec_of(asked), moment, taken, wanted)
+    # Only a signature proves to the worker who was on call.
+    on_call = () if unsigned else find_on_call(people, decision.subject, asked.tenant, moment)
+    eligibility = resolve_eligibility(person, people, approver_spec_of(asked), moment, taken, wanted, on_call)
     if person is None:
         return replace(base, code=eligibility.code)
     code = eligibility.code or ("" if _is_assured(asked, decision, unsigned, development) else "assurance")
@@ -54,6 +57,7 @@ def check_authority(
         on_behalf=eligibility.on_behalf,
         # Include them only for questions with groups, to keep other histories small.
         entries=tuple(sorted(eligibility.entries)) if asked.groups and not code else (),
+        on_call=on_call,
     )
 
 

@@ -1,15 +1,17 @@
-"""Finds in an iCal file (RFC 5545) when its owner is away.
+"""Finds in an iCal file (RFC 5545) when its owner is away, or who is on call.
 
-An event means so if Outlook marks it as out of office, or if its title begins with a word of a list and it is not
-marked as free. Google and Apple export only the title.
+An event means that its owner is away if Outlook marks it as out of office, or if its title begins with a word of a
+list and it is not marked as free. Google and Apple export only the title.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any, Final, TypeAlias
 
 from signoff.people.absences import LONGEST
+from signoff.people.on_call import Shift
 
 Span: TypeAlias = tuple[datetime, datetime]
 """Beginning and exclusive end, in UTC."""
@@ -17,6 +19,7 @@ Span: TypeAlias = tuple[datetime, datetime]
 AHEAD: Final = timedelta(days=60)
 """How far ahead events are read."""
 MOST_SPANS: Final = 100
+MOST_SHIFTS: Final = 1_000
 _MOST_STARTS: Final = 50_000
 """The most occurrences of one rule that are computed."""
 _SECONDS: Final = 2.0
@@ -32,6 +35,7 @@ _PARTS: Final = {
 }
 _ALWAYS: Final = frozenset(("FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST"))
 _Moment: TypeAlias = date | datetime
+_MAILTO: Final = re.compile(r"\Amailto:", re.IGNORECASE)
 
 
 def find_away(
@@ -42,6 +46,28 @@ def find_away(
     `zone` is that of dates and of times without a zone. Returns `None` if `content` is no calendar, or has too many
     repetitions. Leaves out unreadable events. Never raises.
     """
+    found = _find_spans(content, lambda event: ("",) if _means_away(event, words) else (), zone, now, clock)
+    return None if found is None else _join([span for _, span in found])[:MOST_SPANS]
+
+
+def find_shifts(
+    content: bytes, zone: tzinfo, now: datetime, *, clock: Callable[[], float] = time.monotonic
+) -> tuple[Shift, ...] | None:
+    """Return the shifts from `now` on, in order. Otherwise as `find_away`."""
+    found = _find_spans(content, _people_named, zone, now, clock)
+    if found is None:
+        return None
+    shifts = sorted((Shift(name, *span) for name, span in found), key=lambda each: (each.since, each.name))
+    return tuple(shifts[:MOST_SHIFTS])
+
+
+def _find_spans(
+    content: bytes,
+    names_of: Callable[[Any], Sequence[str]],
+    zone: tzinfo,
+    now: datetime,
+    clock: Callable[[], float],
+) -> list[tuple[str, Span]] | None:
     # An extra of the distribution, and a heavy import.
     from icalendar import Calendar  # noqa: PLC0415
 
@@ -54,19 +80,19 @@ def find_away(
     except Exception:
         return None
     replaced = _replaced(events, zone)
-    found: list[Span] = []
+    found: list[tuple[str, Span]] = []
     over = clock() + _SECONDS
     for event in events:
         if clock() > over:
             return None
         try:
-            if _means_away(event, words):
-                found += _spans(event, replaced, zone, now)
+            if names := names_of(event):
+                found += [(name, span) for span in _spans(event, replaced, zone, now) for name in names]
         except _TooMany:
             return None
         except Exception:
             continue
-    return _join(found)[:MOST_SPANS]
+    return found
 
 
 class _TooMany(Exception):
@@ -86,6 +112,18 @@ def _means_away(event: Any, words: Iterable[str]) -> bool:
         return False
     title = str(event.get("SUMMARY", "")).strip().casefold()
     return any(_begins(title, word.strip().casefold()) for word in words)
+
+
+def _people_named(event: Any) -> tuple[str, ...]:
+    if str(event.get("STATUS", "")).strip().upper() == "CANCELLED":
+        return ()
+    attendees = event.get("ATTENDEE", [])
+    attendees = attendees if isinstance(attendees, list) else [attendees]
+    if not attendees:
+        title = str(event.get("SUMMARY", "")).strip()
+        return (title,) if title else ()
+    coming = (each for each in attendees if str(each.params.get("PARTSTAT", "")).upper() != "DECLINED")
+    return tuple(dict.fromkeys(_MAILTO.sub("", str(each).strip()) for each in coming))
 
 
 def _begins(title: str, word: str) -> bool:

@@ -11,6 +11,7 @@ from signoff.contracts.person import Person
 from signoff.contracts.receipt import ReceiptCode
 from signoff.formats.replace import replace
 from signoff.people.directory import Directory
+from signoff.people.on_call import find_on_call
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ def resolve_eligibility(
     moment: datetime,
     taken: Sequence[str] = (),
     wanted: Collection[str] = (),
+    on_call: Collection[str] | None = None,
 ) -> Eligibility:
     """Resolve the vote that a decision at `moment` casts, or why none.
 
@@ -86,7 +88,7 @@ def resolve_eligibility(
     With several delegators, prefers one whose vote is not `taken` (ids of people), and among these one with an entry
     still `wanted`.
     """
-    votes = resolve_voting_rights(person, people, spec, moment)
+    votes = resolve_voting_rights(person, people, spec, moment, on_call)
     if votes.code:
         return Eligibility(code=votes.code)
     if votes.own is not None:
@@ -122,12 +124,17 @@ def can_remember(request: ApprovalRequest, person: Person, people: Directory, no
 
 
 def resolve_voting_rights(
-    person: Person | None, people: Directory, spec: ApproverSpec, moment: datetime
+    person: Person | None,
+    people: Directory,
+    spec: ApproverSpec,
+    moment: datetime,
+    on_call: Collection[str] | None = None,
 ) -> VotingRights:
     """Resolve the votes that a person may cast at `moment`.
 
-    The person must be active, in the tenant, and asked by id, role or delegation. Neither they nor a delegator may be
-    the requester, under any account or login, or have handed the request on.
+    The person must be active, in the tenant, and asked by id, role, rota or delegation. Neither they nor a delegator
+    may be the requester, under any account or login, or have handed the request on. `on_call` are the person's proved
+    entries of rotas. `None` asks `people`.
     """
     if person is None or not _present(person, spec):
         return VotingRights(code="not_allowed")
@@ -140,7 +147,9 @@ def resolve_voting_rights(
     askers = {*asked_as, *(people.person_id(each, spec.tenant) for each in asked_as)}
     own_matter = people.person_id(person.id, spec.tenant) in askers and not spec.allow_self
     # A person who is asked themselves votes only for themselves: otherwise they would count twice.
-    if entries := _entries(person, spec):
+    if on_call is None:
+        on_call = find_on_call(people, person.id, spec.tenant, moment)
+    if entries := _entries(person, spec) | frozenset(on_call).intersection(spec.terms.approvers):
         return VotingRights(code="self_approval") if own_matter else VotingRights(own=entries)
     delegated: dict[str, frozenset[str]] = {}
     for each in people.delegators(person.id, spec.tenant, moment):

@@ -81,11 +81,13 @@ class VoterSet:
         received = decision.received_at if decision.signature else None
         moment = received if received is not None and received.tzinfo is not None else self.now
         person = self.people.find(decision.subject, spec.tenant)
+        # No vendor is asked here: the gateway has signed the rotas that the person was on.
+        on_call = decision.on_call if decision.signature else ()
         added = tuple(to for each in self.escalations if each.since <= moment for to in each.to)
         if not added:
-            return resolve_voting_rights(person, self.people, spec, moment)
+            return resolve_voting_rights(person, self.people, spec, moment, on_call)
         wider = dataclasses.replace(spec, terms=replace(spec.terms, approvers=(*spec.terms.approvers, *added)))
-        return _anywhere(resolve_voting_rights(person, self.people, wider, moment), frozenset(added), spec)
+        return _anywhere(resolve_voting_rights(person, self.people, wider, moment, on_call), frozenset(added), spec)
 
 
 def _anywhere(rights: VotingRights, added: frozenset[str], spec: ApproverSpec) -> VotingRights:

@@ -33,8 +33,9 @@ from signoff.formats.durations import Seconds
 from signoff.formats.nearest_name import KEYS_LISTED
 
 # `\Z` instead of `$`, which also accepts a newline at the end.
-APPROVER: Final = re.compile(r"(?:role|user):[A-Za-z0-9_-]{1,48}\Z")
-"""The format of one approver: `role:finance` or `user:ana`."""
+APPROVER: Final = re.compile(r"(?:role|user|oncall):[A-Za-z0-9_-]{1,48}\Z")
+"""The format of one approver: `role:finance`, `user:ana` or `oncall:payments`."""
+ROLE_OR_USER: Final = re.compile(r"(?:role|user):[A-Za-z0-9_-]{1,48}\Z")
 
 
 _REFERENCE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
@@ -42,7 +43,7 @@ _REFERENCE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
 
 def _approver(text: str) -> str:
     if APPROVER.match(text) is None:
-        raise ValueError(f"`{text}` is not an approver; write `role:<role>` or `user:<id>`")
+        raise ValueError(f"`{text}` is not an approver; write `role:<role>`, `user:<id>` or `oncall:<rota>`")
     return text
 
 
@@ -61,7 +62,7 @@ def _group(entry: object) -> object:
     of, quorum = entry.get("of", ()), entry.get("quorum", 1)
     named = [of] if isinstance(of, str) else of
     if not isinstance(named, list | tuple) or not named or not all(isinstance(each, str) for each in named):
-        raise ValueError("a group names `role:<role>` or `user:<id>`, or a list of them, in `of`")
+        raise ValueError("a group names `role:<role>`, `user:<id>` or `oncall:<rota>`, or a list of them, in `of`")
     if type(quorum) is not int or not 1 <= quorum <= MAX_QUORUM:
         raise ValueError(f"the `quorum` of a group is a number from 1 to {MAX_QUORUM}")
     return ApproverGroup(of=tuple(dict.fromkeys(map(_approver, named))), quorum=quorum)
@@ -175,7 +176,7 @@ class Term(_PolicyData):
     quorum: Annotated[StrictInt, Field(ge=2, le=MAX_QUORUM)] | None = None
     """How many people must approve."""
     approvers: tuple[Asked, ...] = ()
-    """Additional approvers: `role:<role>`, `user:<id>`, or groups of them."""
+    """Additional approvers: `role:<role>`, `user:<id>`, `oncall:<rota>`, or groups of them."""
     min_assurance: Assurance | None = None
     """An approver's minimum assurance."""
     timeout: Seconds | None = None
@@ -250,7 +251,7 @@ class ApprovalPolicy(_PolicyData):
     level: Literal["user", "admin"] = "user"
     """`admin`: short for `approvers: [role:admin]`."""
     approvers: Annotated[tuple[Asked, ...], FieldSpec(unset="`defaults.approvers`")] = ()
-    """`role:<role>`, `user:<id>`, or groups such as `{of: role:legal, quorum: 1}`.
+    """`role:<role>`, `user:<id>`, `oncall:<rota>`, or groups such as `{of: role:legal, quorum: 1}`.
 
     [Each group](approvals.md#quorum-and-groups) needs its own approvers.
     """

@@ -36,6 +36,7 @@ from signoff.gateway.auth.provider_people import missing_logins_warning, second_
 from signoff.gateway.plugin_routes import plugin_problem
 from signoff.gateway.runtime import check_gateway_start, signer_problem
 from signoff.gateway.vendors.calendars import read_problems
+from signoff.gateway.vendors.on_call import rota_problems
 from signoff.keys.key_files import read_private, read_public
 from signoff.keys.signatures import Signer
 from signoff.people.directory import declared_people
@@ -125,6 +126,7 @@ async def examine(source: str, address: str | None, *, fix: bool) -> list[Doctor
     asked = [await _check("mcp servers", lambda: _mcp_servers(settings, servers))] if servers else []
     if sound:
         asked += await _calendars(source)
+        asked += await _rotas(source)
     store = await _check("store", lambda: _store(settings))
     # If the store is down, do not report its dependent checks as wrong as well.
     refused = [await _check("refused", lambda: _count_refused(settings))] if store.ok else []
@@ -284,6 +286,23 @@ async def _calendars(source: str) -> list[DoctorCheck]:
         return f"{plural(len(people), 'calendar')} can be read"
 
     return [await _check("calendars", look)]
+
+
+async def _rotas(source: str) -> list[DoctorCheck]:
+    place = find_installation(source)
+    rotas = place.catalog.on_call
+    if not rotas or not _may_run_gateway(place.settings):
+        return []
+
+    async def look() -> str:
+        found = rota_problems(rotas.values(), place.people, place.settings, place.secrets)
+        problems = {each.name: why async for each, why in found}
+        if problems:
+            told = "; ".join(f"`{rota}`: {why}" for rota, why in list(problems.items())[:_NAMED])
+            raise ConfigError(f"{len(problems)} of {len(rotas)} give no approver: {told}", field="oncall")
+        return f"{plural(len(rotas), 'rota')} with a person on call"
+
+    return [await _check("rotas", look)]
 
 
 async def _store(settings: Settings) -> str:

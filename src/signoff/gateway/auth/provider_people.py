@@ -15,6 +15,7 @@ from signoff.people.addresses import claimed_names
 from signoff.people.claims import ClaimsDirectory, ClaimsMapping, login_from_claims
 from signoff.people.directory import Directory, declared_people
 from signoff.people.login import id_from_login
+from signoff.people.on_call import OnCallDirectory
 from signoff.people.people_file import CHECK_SECONDS
 from signoff.people.vouched_directory import VouchedPerson, joined_logins, vouch, vouched_people
 from signoff.registry.approver_coverage import approvers_without_login
@@ -27,22 +28,27 @@ _NAMED: Final = 10
 
 
 def with_provider_people(deps: GatewayDeps) -> GatewayDeps:
-    """Add the provider's people to the directory.
+    """Add rotas and the provider's people to the directory.
 
     Logs a warning if declared approvers could sign in as a different person.
     """
-    settings = deps.settings
-    if settings.oidc_issuer is None or isinstance(deps.people, ClaimsDirectory):
+    settings, people = deps.settings, deps.people
+    if isinstance(people, ClaimsDirectory | OnCallDirectory):
         return deps
-    if lacking := missing_logins_warning(deps.catalog, declared_people(deps.people), settings):
+    if lacking := missing_logins_warning(deps.catalog, declared_people(people), settings):
         _log.warning("%s", lacking)
+    if deps.catalog.on_call:
+        tenants = {name: rota.tenant for name, rota in deps.catalog.on_call.items()}
+        people = OnCallDirectory(people, deps.rotas, tenants)
+    if settings.oidc_issuer is None:
+        return dataclasses.replace(deps, people=people)
     mapping = ClaimsMapping(
         groups_claim=settings.oidc_groups_claim,
         roles=settings.oidc_roles,
         tenant_claim=settings.oidc_tenant_claim,
         tenants=settings.oidc_tenants,
     )
-    return dataclasses.replace(deps, people=ClaimsDirectory(deps.people, mapping))
+    return dataclasses.replace(deps, people=ClaimsDirectory(people, mapping))
 
 
 def second_login(facts: Mapping[str, object]) -> str:

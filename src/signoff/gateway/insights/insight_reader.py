@@ -26,6 +26,7 @@ from signoff.gateway.insights.figures import (
 )
 from signoff.gateway.read_access import reads_all
 from signoff.people.eligibility import rights
+from signoff.people.on_call import find_on_call
 from signoff.registry.approver_coverage import find_holes
 from signoff.registry.gates.inventory import inventory
 from signoff.settings import login_roles
@@ -128,6 +129,10 @@ class InsightReader:
             entries = self._deps.rights(person)
         return await self._deps.requests.list_waiting(self._tenant, approvers=entries, limit=FIGURES_WAITING + 1)
 
+    def _entries(self, person: Person) -> tuple[str, ...]:
+        deps = self._deps
+        return (*rights(person), *find_on_call(deps.people, person.id, person.tenant, deps.clock()))
+
     def _coverage(self) -> tuple[ApproverCoverage, ...]:
         catalog, people = self._deps.catalog, active_people(self._deps.people, self._tenant)
         holes = find_holes(catalog, people, by_login=login_roles(self._deps.settings))
@@ -135,7 +140,7 @@ class InsightReader:
             ApproverCoverage(
                 tool=row.tool,
                 approvers=tuple(
-                    Share(name=entry, count=sum(entry in rights(person) for person in people))
+                    Share(name=entry, count=sum(entry in self._entries(person) for person in people))
                     for entry in row.approvers
                 ),
                 quorum=catalog.policy(row.tool).rules.quorum,

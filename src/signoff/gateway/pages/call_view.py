@@ -222,7 +222,7 @@ def _expression(tool: str, rule: RuleReference, catalog: Catalog) -> str:
 
 def _whom(approvers: tuple[str, ...], people: Directory, tenant: str) -> str:
     names = [
-        name if kind == "role" else display_name(people, name, tenant)
+        name if kind != "user" else display_name(people, name, tenant)
         for kind, _, name in (approver.partition(":") for approver in approvers)
     ]
     return ", ".join(names) or "?"

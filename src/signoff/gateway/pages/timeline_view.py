@@ -13,6 +13,7 @@ from signoff.gateway.auth.visitor import Visitor
 from signoff.languages.catalogue import text
 from signoff.people.directory import Directory
 from signoff.people.eligibility import rights
+from signoff.people.on_call import find_on_call
 from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.store.delivery_queue import DeliveryRow
 from signoff.texts.formatter import FormattedTime, Formatter
@@ -136,9 +137,13 @@ def _name_approvers(
     for approver in approvers:
         kind, _, name = approver.partition(":")
         own = [person for person in candidates if approver in rights(person)]
-        shown = [person.name or person.id for person in own] + _standing_in(own, candidates, request, people, formatter)
-        if kind == "role":
-            names.append(f"{', '.join(shown) or text('card.nobody', formatter.language)} ({name})")
+        # A delegation passes no shift on.
+        deputies = _standing_in(own, candidates, request, people, formatter)
+        own += [each for each in candidates if approver in find_on_call(people, each.id, request.tenant, formatter.now)]
+        shown = [*(person.name or person.id for person in own), *deputies]
+        if kind != "user":
+            missing = "card.nobody" if kind == "role" else "card.nobody_on_call"
+            names.append(f"{', '.join(shown) or text(missing, formatter.language)} ({name})")
         elif shown or people.find(name, request.tenant) is None:
             names.append(", ".join(shown) or name)
     return "; ".join(names) or text("card.nobody", formatter.language)

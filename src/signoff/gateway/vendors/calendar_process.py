@@ -8,14 +8,15 @@ import json
 import resource
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from signoff.contracts.limits import MIB
 from signoff.formats.hours import read_zone
 from signoff.formats.json_reader import read_json
-from signoff.people.calendars import Span, find_away
+from signoff.people.calendars import Span, find_away, find_shifts
+from signoff.people.on_call import Shift
 from signoff.policypool.process_limits import child_environment, limit_memory
 
 PROCESSOR_SECONDS: Final = 15
@@ -28,23 +29,38 @@ async def find_away_apart(
     content: bytes, words: Sequence[str], zone: str, now: datetime, *, seconds: float = SECONDS
 ) -> tuple[Span, ...] | None:
     """As `find_away`. Also returns `None` for a calendar that exceeds a limit."""
+    found = await _read_apart(content, {"words": list(words), "zone": zone, "now": now.isoformat()}, seconds)
+    if found is None:
+        return None
+    return tuple((datetime.fromisoformat(since), datetime.fromisoformat(until)) for since, until in found)
+
+
+async def find_shifts_apart(
+    content: bytes, zone: str, now: datetime, *, seconds: float = SECONDS
+) -> tuple[Shift, ...] | None:
+    """As `find_away_apart`, for `find_shifts`."""
+    found = await _read_apart(content, {"zone": zone, "now": now.isoformat()}, seconds)
+    if found is None:
+        return None
+    return tuple(
+        Shift(name, datetime.fromisoformat(since), datetime.fromisoformat(until)) for name, since, until in found
+    )
+
+
+async def _read_apart(content: bytes, asked: Mapping[str, Any], seconds: float) -> Any:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", __name__), stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=child_environment()
     )
-    asked = json.dumps({"words": list(words), "zone": zone, "now": now.isoformat()}).encode()
     try:
         async with asyncio.timeout(seconds):
-            written, _ = await process.communicate(asked + b"\n" + content)
+            written, _ = await process.communicate(json.dumps(asked).encode() + b"\n" + content)
     except TimeoutError:
         return None
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    found = read_json(written) if process.returncode == 0 else None
-    if found is None:
-        return None
-    return tuple((datetime.fromisoformat(since), datetime.fromisoformat(until)) for since, until in found)
+    return read_json(written) if process.returncode == 0 else None
 
 
 def main() -> None:
@@ -52,9 +68,9 @@ def main() -> None:
     limit_memory(_MEMORY_BYTES)
     asked = read_json(sys.stdin.buffer.readline())
     zone, now = read_zone(asked["zone"]), datetime.fromisoformat(asked["now"])
-    found = find_away(sys.stdin.buffer.read(), asked["words"], zone, now)
-    shown = None if found is None else [(since.isoformat(), until.isoformat()) for since, until in found]
-    sys.stdout.write(json.dumps(shown))
+    content = sys.stdin.buffer.read()
+    found = find_away(content, asked["words"], zone, now) if "words" in asked else find_shifts(content, zone, now)
+    sys.stdout.write(json.dumps(found, default=datetime.isoformat))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ An address is often a secret: no message contains it or its host.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
@@ -28,6 +28,7 @@ KEPT: Final = timedelta(hours=24)
 """How long the last good reading counts while reading fails."""
 _AT_ONCE: Final = 4
 _OK: Final = 200
+NO_CALENDAR: Final = "its server sends no iCal file, or reading it takes too long"
 _Key: TypeAlias = tuple[str, str, str]
 """Tenant, person and calendar."""
 _PROBLEMS: Final = {
@@ -89,38 +90,61 @@ class CalendarReader:
     words: Sequence[str]
 
     async def read(self, person: Person, now: datetime) -> CalendarReading:
-        if missing := missing_extra("calendar"):
-            return CalendarReading(problem=missing)
         try:
             return await self._read(person, now)
-        except NotDelivered as error:
-            return CalendarReading(problem=_PROBLEMS.get(error.code, "it cannot be fetched"))
-        # Messages of other errors may contain the address.
         except Exception as error:
-            return CalendarReading(problem=f"it cannot be fetched: {type(error).__name__}")
+            return CalendarReading(problem=reading_problem(error))
 
     async def _read(self, person: Person, now: datetime) -> CalendarReading:
-        address = person.calendar
-        if is_reference(address):
-            try:
-                address = await self.secrets.read(address, tenant=person.tenant)
-            except SignoffError as error:
-                return CalendarReading(problem=f"its address needs {error.message}")
-        address = address.strip()
-        if is_reference(address) or not is_calendar(address):
-            return CalendarReading(problem="its address does not begin with `https://`")
-        # Apple's name for the same.
-        if address.startswith("webcal:"):
-            address = f"https:{address.removeprefix('webcal:')}"
-        headers = {"accept": "text/calendar", "accept-encoding": "identity"}
-        answer = await self.http.get(address, headers, MOST_BYTES)
-        if answer.status != _OK:
-            return CalendarReading(problem=f"its server answers {answer.status}")
+        content = await download_calendar(self.http, self.secrets, person.calendar, person.tenant)
         zone = person.reach.timezone if person.reach else "UTC"
-        spans = await find_away_apart(answer.body, self.words, zone, now)
+        spans = await find_away_apart(content, self.words, zone, now)
         if spans is None:
-            return CalendarReading(problem="its server sends no iCal file, or reading it takes too long")
+            raise NotRead(NO_CALENDAR)
         return CalendarReading(spans)
+
+
+class NotRead(Exception):
+    """Why a calendar or a rota cannot be read, without its address."""
+
+
+def reading_problem(error: Exception) -> str:
+    """Name no address."""
+    if isinstance(error, NotRead):
+        return str(error)
+    if isinstance(error, NotDelivered):
+        return _PROBLEMS.get(error.code, "it cannot be fetched")
+    # Messages of other errors may contain the address.
+    return f"it cannot be fetched: {type(error).__name__}"
+
+
+async def download_calendar(http: GuardedHttp, secrets: SecretProvider, address: str, tenant: str) -> bytes:
+    """Raises `NotRead`, `NotDelivered`."""
+    if missing := missing_extra("calendar"):
+        raise NotRead(missing)
+    address = await read_reference(secrets, address, tenant, "address") if is_reference(address) else address.strip()
+    if is_reference(address) or not is_calendar(address):
+        raise NotRead("its address does not begin with `https://`")
+    # Apple's name for the same.
+    if address.startswith("webcal:"):
+        address = f"https:{address.removeprefix('webcal:')}"
+    return await download(http, address, {"accept": "text/calendar"})
+
+
+async def read_reference(secrets: SecretProvider, reference: str, tenant: str, what: str) -> str:
+    """Raises `NotRead`."""
+    try:
+        return (await secrets.read(reference, tenant=tenant)).strip()
+    except SignoffError as error:
+        raise NotRead(f"its {what} needs {error.message}") from None
+
+
+async def download(http: GuardedHttp, address: str, headers: Mapping[str, str]) -> bytes:
+    """Raises `NotRead`, `NotDelivered`."""
+    answer = await http.get(address, {**headers, "accept-encoding": "identity"}, MOST_BYTES)
+    if answer.status != _OK:
+        raise NotRead(f"its server answers {answer.status}")
+    return answer.body
 
 
 def calendar_reader(settings: Settings, secrets: SecretProvider) -> CalendarReader:
