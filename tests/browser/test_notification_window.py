@@ -54,6 +54,33 @@ CLICK = """async () => {
   self.dispatchEvent(new NotificationEvent("notificationclick", { notification }));
   return opened;
 }"""
+# The worker's promise is out of reach, since events made by a test cannot wait for it.
+PRESS = """async (broken) => {
+  const [notification] = (await self.registration.getNotifications()).filter((each) => each.actions.length);
+  const [button] = notification.actions;
+  if (notification.actions.length !== 1 || button.action !== "deny" || button.title !== "Deny") return ["no button"];
+  const opened = [];
+  const refused = [];
+  self.clients.openWindow = async (address) => {
+    opened.push(address);
+    throw new DOMException("Not allowed to open a window.", "InvalidAccessError");
+  };
+  const note = (event) => refused.push(String(event.reason));
+  self.addEventListener("unhandledrejection", note);
+  const send = self.fetch;
+  if (broken) self.fetch = (_, { signal }) => new Promise((_, fail) => { signal.onabort = () => fail(signal.reason); });
+  const limit = AbortSignal.timeout;
+  if (broken) AbortSignal.timeout = (ms) => limit.call(AbortSignal, ms === 8000 ? 50 : 60_000);
+  self.dispatchEvent(new NotificationEvent("notificationclick", { notification, action: "deny" }));
+  const shown = async () => (await self.registration.getNotifications({ tag: notification.tag }))[0];
+  while ((await shown()).actions.length) await new Promise((done) => setTimeout(done, 20));
+  await new Promise((done) => setTimeout(done, 100));
+  self.fetch = send;
+  AbortSignal.timeout = limit;
+  self.removeEventListener("unhandledrejection", note);
+  const { title, silent, data } = await shown();
+  return { opened, refused, title, silent, card: data.card };
+}"""
 
 UNREGISTER = """async () => {
   for (const each of await navigator.serviceWorker.getRegistrations()) await each.unregister();
@@ -100,9 +127,9 @@ class PushWindow:
                 return found
             await asyncio.sleep(0.05)
 
-    async def worker(self, script: str) -> Any:
+    async def worker(self, script: str, about: Any = None) -> Any:
         (worker,) = [each for each in self.page.context.service_workers if each.url.startswith(self.base)]
-        return await worker.evaluate(script)
+        return await worker.evaluate(script, about)
 
 
 @pytest.fixture
@@ -200,11 +227,7 @@ async def test_page_without_scripts_explains_and_still_switches_off(
 async def test_notification_shows_no_content_opens_the_card_and_is_replaced_at_the_end(
     phone: PushWindow, local: Served
 ) -> None:
-    approval = await local.rig.asked("pay")
-    queue = DeliveryQueue(local.rig.deps.store)
-    request = await local.rig.request(approval)
-    await queue.plan([NewDelivery(request=request, person="approver", channel="phone", address="approver")])
-    token = next(row.token for row in await queue.of_request(approval) if row.channel == "phone")
+    token, approval = await notified(local, "pay")
     await phone.switch_on()
     await phone.send({"card": token, "text": "A request waits for you.", "ended": False})
     assert await phone.shown(1) == [{"title": "A request waits for you.", "tag": token, "body": "", "silent": False}]
@@ -220,6 +243,28 @@ async def test_notification_shows_no_content_opens_the_card_and_is_replaced_at_t
     assert [each["title"] for each in ended] == ["The request has ended: Denied"]
 
 
+async def test_button_of_a_notification_denies_and_shows_the_result(phone: PushWindow, local: Served) -> None:
+    token, approval = await push_card(phone, local, "pay")
+    pressed = await phone.worker(PRESS)
+    done = {"opened": [], "refused": [], "title": "You denied this", "silent": True, "card": token}
+    assert pressed == done
+    assert (await local.rig.request(approval)).state == "denied"
+    assert await phone.worker(CLICK) == [f"{local.base}/cards/{token}"]
+
+
+@pytest.mark.parametrize(("tool", "broken"), [("guarded", False), ("pay", True)], ids=["refused", "unanswered"])
+async def test_failed_denial_shows_the_notification_again_if_no_window_opens(
+    phone: PushWindow, local: Served, tool: str, broken: bool
+) -> None:
+    token, approval = await push_card(phone, local, tool)
+    pressed = await phone.worker(PRESS, broken)
+    opened = [f"{local.base}/cards/{token}"]
+    title = "A request waits for you."
+    assert pressed == {"opened": opened, "refused": [], "title": title, "silent": False, "card": token}
+    assert (await local.rig.request(approval)).state == "pending"
+    assert await phone.worker(CLICK) == opened
+
+
 async def test_hostile_message_opens_nothing_outside_the_gateway(phone: PushWindow, local: Served) -> None:
     await phone.switch_on()
     await phone.send({"card": "//evil.example/../..?x#y", "text": "A request waits for you."})
@@ -228,6 +273,26 @@ async def test_hostile_message_opens_nothing_outside_the_gateway(phone: PushWind
     await phone.send("no JSON")
     await phone.shown(1)
     assert await phone.worker(CLICK) == [f"{local.base}/"]
+
+
+async def notified(local: Served, tool: str) -> tuple[str, str]:
+    """Return the token of the approver's notification, and its request."""
+    approval = await local.rig.asked(tool)
+    queue = DeliveryQueue(local.rig.deps.store)
+    request = await local.rig.request(approval)
+    await queue.plan([NewDelivery(request=request, person="approver", channel="phone", address="approver")])
+    token = next(row.token for row in await queue.of_request(approval) if row.channel == "phone")
+    return token, approval
+
+
+async def push_card(phone: PushWindow, local: Served, tool: str) -> tuple[str, str]:
+    """Show the notification with a button."""
+    token, approval = await notified(local, tool)
+    await phone.switch_on()
+    content = {"card": token, "text": "A request waits for you.", "deny": "Deny", "denied": "You denied this"}
+    await phone.send({**content, "ended": False})
+    await phone.shown(1)
+    return token, approval
 
 
 async def shoot(page: Page, name: str) -> None:

@@ -57,8 +57,20 @@ class TestPush(ChannelSuite):
         row = await rig.delivery(request, "bo")
         await rig.decide_elsewhere(request, "denied", "no such Payee")
         asked, ended = (each for each in vendor.messages if each.to == "bo")
-        assert asked.content == {"card": row.token, "text": "A request waits for you.", "ended": False}
-        assert ended.content == {"card": row.token, "text": "The request has ended: Denied", "ended": True}
+        assert asked.content == {
+            "card": row.token,
+            "text": "A request waits for you.",
+            "deny": "Deny",
+            "denied": "You denied this",
+            "ended": False,
+        }
+        assert ended.content == {
+            "card": row.token,
+            "text": "The request has ended: Denied",
+            "deny": "",
+            "denied": "",
+            "ended": True,
+        }
         for secret in (request.id, show_code(request.code), *HIDDEN):
             assert secret not in f"{asked.content} {ended.content}"
         # The service reads the topic, and learns no token from it.
@@ -67,6 +79,12 @@ class TestPush(ChannelSuite):
         assert asked.size == ended.size
         assert (await rig.delivery(request, "bo")).state == "closed"
         assert vendor.refusals == []
+
+    @play_scenario
+    async def test_denial_with_a_reason_or_a_passkey_has_no_button(self, rig: ChannelRig) -> None:
+        await rig.ask(1, require_reason=True)
+        await rig.ask(2, min_assurance="present")
+        assert {each.content["deny"] for each in fake(rig).messages} == {""}
 
     @play_scenario
     async def test_notification_waits_for_a_browser_until_the_deadline(self, rig: ChannelRig) -> None:

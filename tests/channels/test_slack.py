@@ -327,6 +327,46 @@ class TestSocket:
         assert not bounded.expired()
 
 
+@table(
+    ("standing", "scopes", "ok", "remedy"),
+    ({}, {"channels:read"}, True, ""),
+    ({"is_private": True}, {"groups:read"}, True, ""),
+    ({"is_member": False}, {"channels:read"}, False, "invite the app there: /invite @signoff"),
+    ({"is_archived": True}, {"channels:read"}, False, "name another channel in `rooms`"),
+    (
+        {"is_member": False, "is_private": True},
+        {"groups:read"},
+        False,
+        "check the id, or invite the app there: /invite @signoff",
+    ),
+    ({}, {"chat:write"}, False, "give the app the scopes `channels:read` and `groups:read`"),
+)
+async def test_check_of_a_room_names_the_remedy(
+    standing: dict[str, bool], scopes: set[str], ok: bool, remedy: str
+) -> None:
+    async with fake_slack() as vendor:
+        vendor.clock = lambda: datetime.now(UTC)
+        vendor.standing |= standing
+        vendor.scopes = scopes
+        channel = slack(datetime.now(UTC), token=BOT_TOKEN, api_url=f"{vendor.url}/api")
+        found = await channel.check_room(vendor.room)
+        assert (found.ok, found.remedy, vendor.room in found.what) == (ok, remedy, True)
+        assert vendor.rooms == {vendor.room: []}
+        vendor.trouble = "down"
+        down = await channel.check_room(vendor.room)
+        assert (down.ok, down.remedy) == (False, "try again")
+        await channel.close_down()
+
+
+async def test_check_of_a_room_by_a_wrong_token_does_not_blame_the_room() -> None:
+    async with fake_slack() as vendor:
+        vendor.clock = lambda: datetime.now(UTC)
+        channel = slack(datetime.now(UTC), token="xoxb-wrong", api_url=f"{vendor.url}/api")
+        found = await channel.check_room(vendor.room)
+        assert (found.ok, "invalid_auth" in found.what, found.remedy) == (False, True, "")
+        await channel.close_down()
+
+
 async def _never(raw: InboundRequest) -> InboundBatch:
     raise AssertionError("nothing was to be taken")
 

@@ -2,6 +2,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from cli_kit import Cli, assert_one_sentence, run_in_thread
@@ -14,11 +15,13 @@ from starlette.routing import Route
 
 from signoff.audit.log import AuditLog
 from signoff.channels.push.push_messages import VapidKey
+from signoff.channels.slack.slack import Slack
 from signoff.contracts.clock import system_clock
 from signoff.settings import load_settings
 from signoff.store.messages.push_subscriptions import PushSubscriptions
 from signoff.store.store import open_store
 from signoff.testing.fake_push import CONTACT, PRIVATE_KEY, fake_push
+from signoff.testing.fake_slack import BOT_TOKEN, SIGNING_SECRET, fake_slack
 from signoff.testing.vendor_server import serve_vendor
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -101,6 +104,33 @@ async def test_check_contacts_each_vendor(receiver: Receiver, cli: Cli) -> None:
     assert found.code == 1
     wrong = [each for each in found.data if not each["ok"]]
     assert [each["remedy"] for each in wrong] == ["check `url`, and the receiver"]
+
+
+async def test_check_asks_about_each_room_once(cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with fake_slack() as vendor:
+        vendor.clock = system_clock
+        vendor.standing["is_member"] = False
+        manifest = tmp_path / "signoff.yaml"
+        rooms = f"[{{channel: chat, room: {vendor.room}}}]"
+        chat = f"{{kind: slack, token: 'env:BOT', signing_secret: 'env:SIGNING', api_url: '{vendor.url}/api'}}"
+        manifest.write_text(
+            f"path: ['{PROJECT}']\nchannels: {{chat: {chat}}}\n"
+            f"rooms: {{role:approvers: {rooms}, role:finance: {rooms}}}\n" + MANIFEST.read_text()
+        )
+        clean_env.setenv("SIGNOFF_MANIFEST", str(manifest))
+        clean_env.setenv("BOT", BOT_TOKEN)
+        clean_env.setenv("SIGNING", SIGNING_SECRET)
+        found = await cli("channels", "check", "--json")
+        about = [each for each in found.data if vendor.room in each["what"]]
+        assert (found.code, len(about)) == (1, 1)
+        assert about[0]["remedy"] == "invite the app there: /invite @signoff"
+        vendor.standing["is_member"] = True
+        shown = await cli("channels", "check")
+        assert f"✓ chat: room {vendor.room}: the app is a member" in shown.out
+        for error, said in ((TimeoutError, "the vendor does not answer"), (KeyError, "failed: KeyError")):
+            clean_env.setattr(Slack, "check_room", AsyncMock(side_effect=error))
+            shown = await cli("channels", "check")
+            assert (f"✗ chat: room {vendor.room}: " in shown.out, said in shown.out) == (True, True)
 
 
 async def test_channels_test_command_sends_a_card_marked_as_a_test(

@@ -1,9 +1,12 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from signoff.cli.terminal.tables import ago, call_line, until
+from rich.console import Console
+
+from signoff.cli.terminal.tables import ago, call_line, until, waiting_table
 from signoff.contracts.call import REQUIRES_APPROVAL, CallOutcome, RuleReference
 from signoff.contracts.content import Content
+from signoff.contracts.responses import WaitingCard
 from signoff.contracts.turn import CallView
 
 
@@ -35,3 +38,16 @@ def test_deadline_of_24_hours_shows_24_h_after_two_seconds() -> None:
     assert until(opened, now).endswith(" (deadline passed)")
     assert (until(None, now), ago(None, now)) == ("", "")
     assert (ago(opened, now), ago(now - timedelta(days=2, seconds=2), now)) == ("just now", "2 days ago")
+
+
+def test_list_of_requests_names_the_holder_and_the_time_left() -> None:
+    now = datetime(2026, 11, 21, 17, 0, tzinfo=UTC)
+    card = WaitingCard(id="main.s.t.c1", code="K7Q2FM", effect="Pay", taken_by="ana")
+    held = card.model_copy(update={"taken_until": now + timedelta(minutes=12)})
+    console = Console(width=300)
+    with console.capture() as capture:
+        console.print(waiting_table([held, WaitingCard(id="main.s.t.c2", code="K7Q2FN", effect="Book")], now))
+    [_, first, second] = capture.get().splitlines()
+    assert "Pay (taken by ana until " in first
+    assert "(in 12 min)" in first
+    assert "taken" not in second

@@ -237,6 +237,13 @@ class Channel(ABC):
         """
         return []
 
+    async def check_room(self, room: str) -> CheckFinding | None:
+        """Check that the bot is in a room of the manifest. Changes nothing. `None`, the default, checks nothing.
+
+        Raises `StoreUnavailable`.
+        """
+        return None
+
     async def close_down(self) -> None:
         """Close the connections of `attach`, at the end of the process."""
         for connection in self._connections:

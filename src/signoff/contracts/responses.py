@@ -51,6 +51,10 @@ class WaitingCard(FrozenModel):
     """The name of the arguments' editor, or ""."""
     answered_by: tuple[str, ...] = ()
     """Ids of the people with counted answers to this revision."""
+    taken_by: str = ""
+    """The id of the person who has taken it in a room or the inbox, or "". Others can still decide."""
+    taken_until: datetime | None = None
+    """When it is free again, in UTC."""
     tenant: str = ""
     session: str = ""
     turn: str = ""

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -71,6 +71,9 @@ class FakeSlack(Vendor):
         self.messages: list[SlackMessage] = []
         self.windows: list[dict[str, Any]] = []
         self.rooms: dict[str, list[SlackMessage]] = {ROOM: []}
+        self.standing = {"is_archived": False, "is_member": True, "is_private": False}
+        """The app's standing in the rooms."""
+        self.scopes = {"chat:write", "channels:read", "groups:read"}
         self.refused: list[str] = []
         self.socket_url = ""
         self._numbers = iter(range(1, 1_000_000))
@@ -256,7 +259,10 @@ class FakeSlack(Vendor):
         wanted = APP_TOKEN if method == "apps.connections.open" else BOT_TOKEN
         if request.headers.get("authorization") != f"Bearer {wanted}":
             return self._no("invalid_auth")
-        body = json.loads(await request.body() or b"{}")
+        raw = await request.body()
+        # Methods that read take no JSON.
+        form = {name: values[-1] for name, values in parse_qs(raw.decode()).items()}
+        body = form if method == "conversations.info" else json.loads(raw or b"{}")
         known: dict[str, Callable[[Mapping[str, Any]], Response]] = {
             "chat.postMessage": self._post,
             "chat.postEphemeral": self._ephemeral,
@@ -264,6 +270,7 @@ class FakeSlack(Vendor):
             "views.open": self._window,
             "views.push": self._push,
             "views.update": self._change_window,
+            "conversations.info": self._info,
             "auth.test": lambda _: JSONResponse({"ok": True, "user": "signoff", "team": "Acme", "team_id": TEAM}),
             "apps.connections.open": lambda _: JSONResponse({"ok": True, "url": self.socket_url}),
         }
@@ -272,6 +279,9 @@ class FakeSlack(Vendor):
     def _post(self, body: Mapping[str, Any]) -> Response:
         problem = self._problem(body)
         if not problem and body["channel"] in self.rooms:
+            if self.standing["is_archived"] or not self.standing["is_member"]:
+                hidden = "channel_not_found" if self.standing["is_private"] else "not_in_channel"
+                return self._no("is_archived" if self.standing["is_archived"] else hidden)
             posted = SlackMessage("", self._stamp(), body["text"], body.get("blocks", []))
             self.rooms[body["channel"]].append(posted)
             return JSONResponse({"ok": True, "channel": body["channel"], "ts": posted.ts})
@@ -282,6 +292,18 @@ class FakeSlack(Vendor):
         self.messages.append(message)
         # A message to a user's id returns the conversation's id, which edits require.
         return JSONResponse({"ok": True, "channel": f"D{user}", "ts": message.ts})
+
+    def _info(self, body: Mapping[str, Any]) -> Response:
+        if not {"channels:read", "groups:read"} & self.scopes:
+            self.refused.append("missing_scope")
+            return JSONResponse({"ok": False, "error": "missing_scope", "needed": "channels:read"})
+        name = body.get("channel")
+        # A private channel is unknown to an app that is no member.
+        if name not in self.rooms or (self.standing["is_private"] and not self.standing["is_member"]):
+            return self._no("channel_not_found")
+        return JSONResponse(
+            {"ok": True, "channel": {"id": name, "name": "finance", "is_channel": True} | self.standing}
+        )
 
     def _ephemeral(self, body: Mapping[str, Any]) -> Response:
         if self._problem(body) or not str(body.get("channel", "")).startswith("D"):

@@ -123,8 +123,12 @@ class FakeTeams(Vendor):
     fetches: int = 0
     """How often the list of keys was fetched."""
     endorsements: tuple[str, ...] = ("msteams", "webchat")
+    older_keys: int = 1
+    """How many pairs of unusable keys the list has before the current one."""
     metadata: dict[str, Any] = field(default_factory=dict)
     """Overrides fields of the OpenID document."""
+    issuer: str = ISSUER
+    scope: str = SCOPE
     bearers: dict[str, datetime] = field(default_factory=dict)
     """The valid tokens of the bot, with their ends."""
 
@@ -153,14 +157,15 @@ class FakeTeams(Vendor):
         return f"{self.url}/teams/"
 
     def app(self) -> Starlette:
-        conversation = "/teams/v3/conversations/{conversation}/activities"
+        conversation = "/teams/v3/conversations/{conversation}"
         return Starlette(
             routes=[
                 Route("/v1/.well-known/openidconfiguration", self._openid),
                 Route("/v1/.well-known/keys", self._published),
                 Route("/{tenant}/oauth2/v2.0/token", self._login, methods=["POST"]),
-                Route(conversation, self._post, methods=["POST"]),
-                Route(conversation + "/{activity}", self._put, methods=["PUT"]),
+                Route(conversation + "/activities", self._post, methods=["POST"]),
+                Route(conversation + "/activities/{activity}", self._put, methods=["PUT"]),
+                Route(conversation + "/pagedmembers", self._roster, methods=["GET"]),
             ]
         )
 
@@ -307,7 +312,7 @@ class FakeTeams(Vendor):
     def token(self, *, key: RSAKey | None = None, header: Body | None = None, **claims: Any) -> str:
         now, signer = self.clock(), key or self.key
         given = {
-            "iss": ISSUER,
+            "iss": self.issuer,
             "aud": APP_ID,
             "serviceurl": self.service,
             "nbf": int(now.timestamp()) - 1,
@@ -396,7 +401,7 @@ class FakeTeams(Vendor):
             return trouble
         return JSONResponse(
             {
-                "issuer": ISSUER,
+                "issuer": self.issuer,
                 "authorization_endpoint": "https://invalid.botframework.com",
                 "jwks_uri": f"{self.url}/v1/.well-known/keys",
                 "id_token_signing_alg_values_supported": ["RS256"],
@@ -411,7 +416,7 @@ class FakeTeams(Vendor):
         self.fetches += 1
         key = {**self.key.as_dict(private=False), "use": "sig", "x5t": self.key.kid, "x5c": ["MIIC"]}
         others = [{"kty": "EC", "kid": "ec", "crv": "P-256"}, {"kty": "RSA", "kid": "broken", "n": "!", "e": "AQAB"}]
-        return JSONResponse({"keys": [*others, {**key, "endorsements": list(self.endorsements)}]})
+        return JSONResponse({"keys": [*others * self.older_keys, {**key, "endorsements": list(self.endorsements)}]})
 
     async def _login(self, request: Request) -> Response:
         if trouble := self._troubled():
@@ -420,7 +425,7 @@ class FakeTeams(Vendor):
         form = {name: values[-1] for name, values in parse_qs((await request.body()).decode()).items()}
         if request.path_params["tenant"] != TENANT:
             return JSONResponse({"error": "invalid_request", "error_description": "AADSTS90002"}, 400)
-        if form.get("grant_type") != "client_credentials" or form.get("scope") != SCOPE:
+        if form.get("grant_type") != "client_credentials" or form.get("scope") != self.scope:
             return JSONResponse({"error": "invalid_scope", "error_description": "AADSTS70011"}, 400)
         if form.get("client_id") != APP_ID:
             return JSONResponse({"error": "unauthorized_client", "error_description": "AADSTS700016"}, 400)
@@ -436,6 +441,9 @@ class FakeTeams(Vendor):
     async def _put(self, request: Request) -> Response:
         return await self._answer(request, self._edit)
 
+    async def _roster(self, request: Request) -> Response:
+        return await self._answer(request, self._members)
+
     async def _answer(self, request: Request, act: Any) -> Response:
         if trouble := self._troubled():
             return trouble
@@ -448,7 +456,7 @@ class FakeTeams(Vendor):
             body = await request.body()
             if len(body) > MESSAGE_BYTES:
                 raise TeamsRefusal(413, "MessageSizeTooBig", "Message size too large.")
-            return JSONResponse(*act(request.path_params, json.loads(body)))
+            return JSONResponse(*act(request.path_params, json.loads(body or b"{}")))
         except TeamsRefusal as refusal:
             self.refused.append(refusal.code)
             return JSONResponse({"error": {"code": refusal.code, "message": refusal.words}}, refusal.status)
@@ -471,12 +479,20 @@ class FakeTeams(Vendor):
         message.text, message.card = self._read(path, activity)
         return {"id": message.id}, 200
 
-    def _read(self, path: Body, activity: Body) -> tuple[str, Body | None]:
-        conversation = path["conversation"]
+    def _members(self, path: Body, _: Body) -> tuple[Body, int]:
+        self._check_present(path["conversation"])
+        people = [{"id": f"29:{each}", "objectId": each.rpartition(":")[2]} for each in self.identities]
+        return {"members": people}, 200
+
+    def _check_present(self, conversation: str) -> None:
         if conversation in self.gone:
             raise TeamsRefusal(403, self.gone[conversation], "The conversation is gone.")
         if conversation not in (ROOM, *map(conversation_of, self.identities)):
             raise TeamsRefusal(404, "ConversationNotFound", "Conversation not found.")
+
+    def _read(self, path: Body, activity: Body) -> tuple[str, Body | None]:
+        conversation = path["conversation"]
+        self._check_present(conversation)
         person = conversation.removeprefix("a:")
         recipient = "" if conversation == ROOM else f"29:{person}"
         if activity.get("recipient", {}).get("id", "") != recipient or activity["from"]["id"] != f"28:{APP_ID}":

@@ -91,6 +91,10 @@ class FakeTelegram(Vendor):
     webhook: dict[str, Any] = field(default_factory=dict)
     clinging: bool = False
     """Whether a webhook cannot be deleted."""
+    group: dict[str, Any] = field(default_factory=dict)
+    """Overrides fields of the room's chat. `upgraded` is whether it became a supergroup."""
+    standing: dict[str, Any] = field(default_factory=dict)
+    """Overrides fields of the bot's membership in the room."""
     updates: list[Body] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -282,6 +286,9 @@ class FakeTelegram(Vendor):
             "deleteWebhook": self._delete_webhook,
             "getWebhookInfo": lambda _: {"url": "", "pending_update_count": len(self.updates)} | self.webhook,
             "getMe": lambda _: _BOT,
+            "getChat": self._chat,
+            "getChatAdministrators": self._administrators,
+            "getChatMember": self._member,
         }
         if name not in known:
             raise BotRefusal(404, "Not Found")
@@ -291,6 +298,8 @@ class FakeTelegram(Vendor):
         chat = body.get("chat_id")
         if str(chat) not in (*self.identities, ROOM) or not isinstance(chat, int):
             raise BotRefusal(400, "Bad Request: chat not found")
+        if str(chat) == ROOM and not self._chat(body)["permissions"]["can_send_messages"]:
+            raise BotRefusal(400, "Bad Request: not enough rights to send text messages to the chat")
         if chat in self.blocked:
             raise BotRefusal(403, "Forbidden: bot was blocked by the user")
         about = body.get("reply_parameters", {})
@@ -303,6 +312,28 @@ class FakeTelegram(Vendor):
         if str(chat) != ROOM and (message.buttons or any(words in message.text for words in _ASKS)):
             self._cards.append(VendorCard(str(chat), message.token, message.text_shown))
         return {"message_id": number, "from": _BOT, "chat": {"id": chat, "type": "private"}, "text": message.text}
+
+    def _chat(self, body: Body) -> Body:
+        if body.get("chat_id") != int(ROOM):
+            raise BotRefusal(400, "Bad Request: chat not found")
+        chat = {"id": int(ROOM), "type": "supergroup", "title": "Finance"} | self.group
+        status, kind = self.standing.get("status", "member"), chat["type"]
+        # A bot reads a public group without being a member, and a basic group as a former member.
+        if kind != "group" and (status == "kicked" or (status == "left" and "username" not in chat)):
+            what = "was kicked from" if status == "kicked" else "is not a member of"
+            raise BotRefusal(403, f"Forbidden: bot {what} the {kind} chat")
+        return {"permissions": {"can_send_messages": True}} | chat
+
+    def _administrators(self, body: Body) -> list[Body]:
+        if self._chat(body).get("upgraded"):
+            raise BotRefusal(400, "Bad Request: group chat was upgraded to a supergroup chat")
+        return []
+
+    def _member(self, body: Body) -> Body:
+        self._chat(body)
+        if body.get("user_id") != _BOT["id"]:
+            raise BotRefusal(400, "Bad Request: invalid user_id specified")
+        return {"user": _BOT, "status": "member"} | self.standing
 
     def _edit(self, body: Body) -> Body:
         where = (body.get("chat_id"), body.get("message_id"))

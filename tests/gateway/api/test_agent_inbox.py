@@ -245,6 +245,19 @@ async def test_streamed_response_has_one_event_for_its_run(rig: GatewayRig) -> N
     assert again.status_code == 409
 
 
+async def test_mark_as_resolved_is_refused_in_words_and_decides_nothing(rig: GatewayRig) -> None:
+    approval = await asked_of(rig)
+    [thread] = await threads(rig)
+    path, body = f"{ROOT}/{thread['thread_id']}/state", {"values": None, "as_node": "__end__"}
+    sent = await rig.http.post(path, json=body, headers=await key_of(rig))
+    assert (sent.status_code, sent.json()["status"]) == (422, "error")
+    assert "answer the request, or decide it in the inbox" in sent.json()["message"]
+    assert (await rig.http.post(path, json=body)).status_code == 401
+    assert (await rig.http.post(path, json=body, headers=await key_of(rig, "ana", "read"))).status_code == 403
+    assert (await rig.request(approval)).state == "pending"
+    assert shown((await threads(rig))[0])["config"]["allow_ignore"]
+
+
 @table(
     ("text", "kind", "args", "status"),
     ("long", "accept", None, 422),

@@ -134,12 +134,54 @@ async def test_page_without_a_working_channel_offers_no_notifications(gateway: G
             assert ('href="/notifications"' in shown.text) == (rig is not gateway)
 
 
-async def test_notification_opens_the_card_for_its_recipient_alone(rig: GatewayRig) -> None:
-    approval = await rig.asked("pay")
+async def notified(rig: GatewayRig, approval: str) -> str:
+    """Return the token of the approver's notification."""
     queue = DeliveryQueue(rig.deps.store)
     request = await rig.request(approval)
     await queue.plan([NewDelivery(request=request, person="approver", channel="phone", address="approver")])
-    token = next(row.token for row in await queue.of_request(approval) if row.channel == "phone")
+    return next(row.token for row in await queue.of_request(approval) if row.channel == "phone")
+
+
+async def test_button_of_a_notification_denies_for_its_recipient_alone(rig: GatewayRig) -> None:
+    approval = await rig.asked("pay")
+    path = f"/cards/{await notified(rig, approval)}/deny"
+    async with browser(rig) as page:
+        await as_person(page, "bo")
+        assert (await page.get(path)).status_code == 404
+        await as_person(page, "approver")
+        await page.get("/")
+        form = (await page.get(path)).json()
+        for wrong in ({}, {"token": "x"}):
+            assert (await page.post(path, data=wrong)).status_code == 403
+        await as_person(page, "bo")
+        assert (await page.post(path, data=form)).status_code == 404
+        foreign = {"origin": "https://evil.example", "sec-fetch-site": "cross-site"}
+        await as_person(page, "approver")
+        assert (await page.post(path, data=form, headers=foreign)).status_code == 403
+        assert (await rig.request(approval)).state == "pending"
+        assert (await page.post(path, data=form)).status_code == 200
+        request = await rig.request(approval)
+        assert (request.state, request.decided_by) == ("denied", "approver")
+        assert (await page.post(path, data=form)).status_code == 409
+    async with browser(locked_rig(rig)) as page:
+        assert (await page.get(path)).headers["location"].startswith("/login")
+
+
+async def test_button_of_a_notification_follows_the_rules_of_the_request(rig: GatewayRig) -> None:
+    approval, doubt = await rig.asked("guarded"), await rig.doubted()
+    async with browser(rig) as page:
+        await as_person(page, "approver")
+        await page.get("/")
+        for each in (approval, doubt):
+            path = f"/cards/{await notified(rig, each)}/deny"
+            refused = await page.post(path, data=(await page.get(path)).json())
+            assert 400 <= refused.status_code < 500
+            assert (await rig.request(each)).state == "pending"
+
+
+async def test_notification_opens_the_card_for_its_recipient_alone(rig: GatewayRig) -> None:
+    approval = await rig.asked("pay")
+    token = await notified(rig, approval)
     async with browser(rig) as page:
         await as_person(page, "approver")
         opened = await page.get(f"/cards/{token}")
@@ -166,5 +208,6 @@ async def test_app_is_described_to_browsers_without_a_sign_in(rig: GatewayRig) -
         worker = await page.get("/service-worker.js")
         assert worker.headers["content-type"].startswith("text/javascript")
         assert "script-src 'self'" in worker.headers["content-security-policy"]
-        # It can only show and open: it sends no request, so it decides nothing.
-        assert not any(word in worker.text for word in ("fetch", "XMLHttpRequest", "caches.", "importScripts", "POST"))
+        # It can only show, open and deny.
+        assert not any(word in worker.text for word in ("approvals", "XMLHttpRequest", "caches.", "importScripts"))
+        assert worker.text.count("fetch(path") == worker.text.count("fetch(") == 2

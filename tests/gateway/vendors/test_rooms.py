@@ -1,15 +1,19 @@
+import asyncio
 import dataclasses
+import re
 import time
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import httpx2
 import pytest
-from gateway_login import answered, as_person, browser, hidden, words
+from gateway_login import answered, as_person, bearer, browser, hidden, token_of, words
 from gateway_rig import PEOPLE, GatewayRig, gateway_rig, http_of, rig_catalog
 from polling import until
+from sqlalchemy import update
 from temporalio.client import Client
 from turn_fixtures import Ledger
 
@@ -21,13 +25,13 @@ from signoff.contracts.person import Person
 from signoff.formats.replace import replace
 from signoff.gateway.app import build_app
 from signoff.gateway.vendors.channel_tasks import run_channels
-from signoff.languages.catalogue import text
 from signoff.people.directory import development_directory
 from signoff.registry.catalog import Catalog
 from signoff.registry.manifest.channel_sections import Channels, DeclaredChannel, RoutingRules
 from signoff.registry.manifest.room_sections import TeamRoom
-from signoff.store.questions.taken_requests import TakenRequests
+from signoff.store.questions.taken_requests import TAKEN_FOR, TakenRequests
 from signoff.store.store import Store
+from signoff.store.tables import TAKEN_REQUESTS
 from signoff.testing.fake_slack import BOT_TOKEN, SIGNING_SECRET, FakeSlack, fake_slack
 from signoff.testing.vendor import VendorCard
 
@@ -80,6 +84,23 @@ async def team(client: Client, store: Store) -> AsyncIterator[Team]:
             yield Team(rig, http, vendor)
 
 
+async def until_taken(taken: TakenRequests, approval: str) -> None:
+    async with asyncio.timeout(30):
+        while approval not in await taken.list_of("main"):
+            await asyncio.sleep(0.05)
+
+
+async def age_takings(rig: GatewayRig, by: timedelta) -> None:
+    back = round(by.total_seconds() * 1000)
+    age = update(TAKEN_REQUESTS).values(taken_at=TAKEN_REQUESTS.c.taken_at - back)
+    await rig.deps.store.run(lambda connection: connection.execute(age).rowcount)
+
+
+async def listed(rig: GatewayRig, approval: str, person: str) -> dict[str, Any]:
+    answer = await rig.http.get("/v1/approvals", headers=bearer(await token_of(rig, person)))
+    return next(each for each in answer.json()["approvals"] if each["id"] == approval)
+
+
 async def test_taken_request_is_named_in_room_and_inbox_and_decided_by_another(team: Team) -> None:
     request = await team.rig.turns.signoff.request(await team.rig.asked("pay"))
     code = show_code(request.code)
@@ -87,7 +108,7 @@ async def test_taken_request_is_named_in_room_and_inbox_and_decided_by_another(t
     await until(lambda: team.shows(code, "Ana has taken it until"))
     async with browser(team.rig) as page:
         await as_person(page, "approver")
-        assert text("row.taken", "en", who="Ana") in words((await page.get("/")).text)
+        assert "taken by Ana until" in words((await page.get("/")).text)
         assert "Ana has taken it until" in words((await page.get(f"/approvals/{request.id}")).text)
         assert (await answered(page, request.id, verdict="denied", reason="no")).status_code == 200
         begun = time.process_time()
@@ -132,3 +153,29 @@ async def test_requester_cannot_take_a_request_by_a_forged_form(team: Team) -> N
         refused = await page.post(path, data=form)
     assert refused.status_code == 403
     assert await TakenRequests(team.rig.deps.store).list_of("main") == {}
+
+
+async def test_list_of_the_api_names_the_holder_until_the_taking_lapses(team: Team) -> None:
+    request = await team.rig.turns.signoff.request(await team.rig.asked("pay"))
+    await team.press(show_code(request.code), "T1:UANA", "take")
+    taken = TakenRequests(team.rig.deps.store)
+    await until_taken(taken, request.id)
+    held = (await taken.list_of("main"))[request.id]
+    card = await listed(team.rig, request.id, "approver")
+    assert (card["taken_by"], datetime.fromisoformat(card["taken_until"])) == ("ana", held.lapses_at)
+    await age_takings(team.rig, TAKEN_FOR)
+    card = await listed(team.rig, request.id, "approver")
+    assert (card["taken_by"], card["taken_until"]) == ("", None)
+
+
+async def test_open_list_changes_with_the_end_of_a_taking(team: Team) -> None:
+    request = await team.rig.turns.signoff.request(await team.rig.asked("pay"))
+    await team.press(show_code(request.code), "T1:UANA", "take")
+    await until_taken(TakenRequests(team.rig.deps.store), request.id)
+    async with browser(team.rig) as page:
+        await as_person(page, "approver")
+        first, again = [(await page.get("/")).text for _ in range(2)]
+        await age_takings(team.rig, timedelta(minutes=1))
+        later = (await page.get("/")).text
+    versions = [re.findall(r'id="list" data-version="([^"]*)"', each) for each in (first, again, later)]
+    assert versions[0] == versions[1] != versions[2]

@@ -6,7 +6,7 @@ import pytest
 
 from signoff.channels.channel_errors import Forged, NotDelivered
 from signoff.plugins.teams.signing_keys import AGAIN, FRESH, KEPT, SigningKeys
-from signoff.testing.fake_teams import APP_ID, FakeTeams, fake_teams
+from signoff.testing.fake_teams import APP_ID, ISSUER, FakeTeams, fake_teams
 
 START = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 
@@ -26,7 +26,8 @@ class Setting:
 @pytest.fixture
 async def setting() -> AsyncIterator[Setting]:
     async with fake_teams() as vendor:
-        keys = SigningKeys(f"{vendor.url}/v1/.well-known/openidconfiguration", APP_ID, lambda: made.now)
+        address = f"{vendor.url}/v1/.well-known/openidconfiguration"
+        keys = SigningKeys(address, ISSUER, APP_ID, lambda: made.now)
         made = Setting(vendor, keys)
         vendor.clock = lambda: made.now
         yield made
@@ -59,6 +60,11 @@ async def test_unknown_keys_cause_one_fetch_within_a_pause(setting: Setting) -> 
         with pytest.raises(Forged):
             await setting.check(setting.vendor.token(header={"kid": f"unknown-{number}"}))
     assert setting.vendor.fetches == 2
+    assert await setting.check() == setting.vendor.service
+
+
+async def test_key_at_the_end_of_a_long_list_counts(setting: Setting) -> None:
+    setting.vendor.older_keys = 300
     assert await setting.check() == setting.vendor.service
 
 

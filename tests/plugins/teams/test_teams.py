@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,6 +17,7 @@ from signoff.contracts.errors import ConfigError
 from signoff.formats.replace import replace
 from signoff.keys.secrets import SecretProvider
 from signoff.languages.catalogue import text
+from signoff.plugins.teams.clouds import CLOUDS, Cloud
 from signoff.plugins.teams.plugin import Teams
 from signoff.testing.channel_cards import play_scenario
 from signoff.testing.channels import ChannelSuite
@@ -388,6 +390,48 @@ class TestTeams(ChannelSuite):
             assert APP_SECRET not in str(found)
 
     @play_scenario
+    async def test_check_of_a_room_names_a_missing_installation(self, rig: ChannelRig) -> None:
+        vendor, channel = fake(rig), rig.channel
+        found = await channel.check_room(vendor.room)
+        assert found is not None
+        assert (found.ok, vendor.room in found.what) == (True, True)
+        vendor.gone[vendor.room] = "BotNotInConversationRoster"
+        removed = await channel.check_room(vendor.room)
+        unknown = await channel.check_room("19:other@thread.tacv2")
+        vendor.trouble = "down"
+        down = await channel.check_room(vendor.room)
+        assert removed is not None
+        assert unknown is not None
+        assert down is not None
+        assert (removed.ok, unknown.ok, down.ok) == (False, False, False)
+        assert "no longer has the bot" in removed.what
+        assert "does not know" in unknown.what
+        assert "502" in down.what
+        assert "mention it" in removed.remedy == unknown.remedy
+        assert down.remedy == "try again"
+        assert vendor.messages == []
+
+    @play_scenario
+    async def test_bot_of_a_government_cloud_signs_in_and_believes_only_its_own_tokens(self, rig: ChannelRig) -> None:
+        vendor = fake(rig)
+        options = {**vendor.options, "app_secret": APP_SECRET}
+        raw = vendor.request(vendor.installation(rig.bo))
+        public, government = CLOUDS["public"], CLOUDS["gcc_high"]
+        vendor.issuer, vendor.scope = government.issuer, government.scope
+        own = vendor.request(vendor.installation(rig.bo))
+        context = ChannelContext("t", {**options, "cloud": "gcc_high"}, "https://signoff.example", vendor.clock, b"own")
+        channel = Teams(context)
+        assert [each.ok for each in await channel.check()] == [True, True, True]
+        with ThreadPoolExecutor(1) as threads:
+            assert (await channel.read(own, threads)).contacts
+            with pytest.raises(Forged):
+                await channel.read(raw, threads)
+        # Keys of another cloud are not taken either.
+        vendor.issuer = public.issuer
+        assert [each.ok for each in await channel.check()] == [True, True, False]
+        await channel.close_down()
+
+    @play_scenario
     async def test_secrets_are_never_logged(self, rig: ChannelRig) -> None:
         lines: list[str] = []
         handler = logging.Handler()
@@ -419,11 +463,29 @@ class TestTeams(ChannelSuite):
     {"service_urls": ["https://me@smba.trafficmanager.net"]},
     {"login_url": "http://login.example"},
     {"metadata_url": "ftp://login.example"},
+    {"cloud": "china"},
+    {"login_url": "https://login.microsoftonline.us"},
+    {"login_url": "https://login.microsoftonline.us/"},
+    {"login_url": "https://LOGIN.microsoftonline.us"},
+    {"login_url": "https://login.microsoftonline.us.:443"},
+    {"metadata_url": "https://Login.botframework.azure.us/other"},
+    {"service_urls": ["https://smba.infra.gov.teams.microsoft.us"]},
+    {"service_urls": ["https://smba.trafficmanager.net"], "cloud": "dod"},
+    {"metadata_url": CLOUDS["public"].metadata_url, "cloud": "gcc_high"},
 )
 async def test_invalid_option_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as caught:
         await read_options(Teams, {**OPTIONS, **options}, SecretProvider(environment={}))
     assert next(iter(options)) in caught.value.message
+
+
+@table("cloud", *CLOUDS)
+async def test_each_cloud_trusts_its_own_services_alone(cloud: Cloud) -> None:
+    channel = teams(cloud=cloud)
+    for name, addresses in CLOUDS.items():
+        trusted = [channel._connector.trusts(f"{each}/teams/") for each in addresses.services]
+        assert trusted == [name == cloud] * len(addresses.services)
+    await channel.close_down()
 
 
 async def test_default_options_trust_microsofts_services_alone() -> None:

@@ -311,6 +311,37 @@ class TestFetching:
                 channel.verify(InboundRequest(b"{}", {HEADER: secret}))
 
 
+@table(
+    ("group", "standing", "said"),
+    ({}, {}, ""),
+    ({}, {"status": "administrator"}, ""),
+    ({"permissions": {"can_send_messages": False}}, {"status": "administrator"}, ""),
+    ({"permissions": {"can_send_messages": False}}, {}, "may not write"),
+    ({}, {"status": "restricted", "is_member": True, "can_send_messages": True}, ""),
+    ({}, {"status": "restricted", "is_member": True, "can_send_messages": False}, "may not write"),
+    ({}, {"status": "restricted", "is_member": False, "can_send_messages": True}, "may not write"),
+    ({}, {"status": "kicked"}, "bot was kicked from the supergroup chat"),
+    ({}, {"status": "left"}, "bot is not a member of the supergroup chat"),
+    ({"username": "finance"}, {"status": "left"}, "no member"),
+    ({"type": "group"}, {}, ""),
+    ({"type": "group", "upgraded": True}, {}, "upgraded to a supergroup"),
+    ({"type": "channel"}, {"status": "administrator", "can_post_messages": True}, ""),
+    ({"type": "channel"}, {"status": "administrator"}, "may not write"),
+)
+async def test_check_of_a_room_tells_whether_the_bot_can_write(
+    group: dict[str, Any], standing: dict[str, Any], said: str
+) -> None:
+    async with polled() as (vendor, channel):
+        vendor.group, vendor.standing = group, standing
+        found = await channel.check_room(vendor.room)
+        assert (found.ok, said in found.what, found.remedy != "") == (said == "", True, said != "")
+        unknown = await channel.check_room("-100888")
+        assert (unknown.ok, "chat not found" in unknown.what) == (False, True)
+        vendor.trouble = "down"
+        assert (await channel.check_room(vendor.room)).remedy == "try again"
+        assert vendor.messages == []
+
+
 @asynccontextmanager
 async def polled() -> AsyncIterator[tuple[FakeTelegram, Telegram]]:
     async with fake_telegram(polled=True) as vendor:

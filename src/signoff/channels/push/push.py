@@ -1,7 +1,7 @@
-"""Notifies people in their browsers by Web Push, without answers.
+"""Notifies people in their browsers by Web Push.
 
-A notification has no content and never approves: a click opens the card in the inbox. People switch notifications on
-in each browser.
+A notification has no content and never approves: a click opens the card in the inbox. Its button denies there, by the
+browser's own sign-in. People switch notifications on in each browser.
 """
 
 import asyncio
@@ -24,6 +24,8 @@ from signoff.channels.envelopes import (
 from signoff.channels.outbound_http import GuardedHttp, ServerAnswer, read_networks
 from signoff.channels.push.push_messages import PushMessage, VapidKey
 from signoff.channels.push.push_options import PushOptions
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.decision import at_least
 from signoff.contracts.person import Person, PushSubscription
 
 LONGEST_KEPT: Final = timedelta(days=28)
@@ -70,8 +72,10 @@ class Push(Channel):
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         together = card.kind == "digest"
-        words = self.formatter(card.person).text(f"push.{card.kind}", **({"n": card.more + 1} if together else {}))
-        message = PushMessage("" if together else card.token, words)
+        formatter = self.formatter(card.person)
+        words = formatter.text(f"push.{card.kind}", **({"n": card.more + 1} if together else {}))
+        button = () if together or not _takes_denial(card.request) else ("button.deny", "card.own.denied")
+        message = PushMessage("" if together else card.token, words, *map(formatter.text, button))
         await self._send(card.person, card.token, message, until=card.request.expires_at)
         return before or SentCard()
 
@@ -147,6 +151,12 @@ class Push(Channel):
                 self._pauses[browser.id] = now + min(timedelta(seconds=answer.retry_after), LONGEST_PAUSE)
             return NotDelivered("the push service is busy", code=code, again=True)
         return NotDelivered(f"the push service answered {code}", code=code, again=False)
+
+
+def _takes_denial(request: ApprovalRequest) -> bool:
+    """Return whether a denial needs neither a reason nor a passkey. Only for display: the denial itself checks this."""
+    easy = not request.require_reason and not at_least(request.min_assurance, "present")
+    return easy and request.kind == "approval"
 
 
 CHANNEL = Push

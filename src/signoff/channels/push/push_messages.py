@@ -1,7 +1,7 @@
 """Writes, encrypts (RFC 8291) and vouches for (VAPID, RFC 8292) the messages to push services."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Final
 from urllib.parse import urlsplit
@@ -30,12 +30,16 @@ class PushMessage:
     """The token of the card, which opens its page. "" opens the list."""
     text: str
     """The text, in the recipient's language."""
+    deny: str = ""
+    """The label of the button that denies, or "" for none."""
+    denied: str = ""
+    """The text after a denial by that button."""
     ended: bool = False
     """Whether the request has ended. It replaces the card's notification, silently."""
 
     def encrypt(self, subscription: PushSubscription) -> bytes:
         """Return the message for one browser, under a new key."""
-        content = json.dumps({"card": self.card, "text": self.text, "ended": self.ended}).encode().ljust(_ROOM)
+        content = json.dumps(asdict(self)).encode().ljust(_ROOM)
         encrypted: bytes = http_ece.encrypt(
             content,
             private_key=ec.generate_private_key(ec.SECP256R1()),

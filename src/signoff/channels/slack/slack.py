@@ -187,6 +187,38 @@ class Slack(Channel):
             findings.append(CheckFinding(True, f"Slack is to call {address} (Interactivity and Event Subscriptions)"))
         return findings
 
+    async def check_room(self, room: str) -> CheckFinding:
+        try:
+            # Slack reads no JSON here.
+            answer = await self._http.call(
+                "POST",
+                f"{self._options.api_url}/conversations.info",
+                form={"channel": room},
+                headers={"authorization": f"Bearer {self._options.token}"},
+            )
+        except NotDelivered as error:
+            if error.code == "missing_scope":
+                remedy = "give the app the scopes `channels:read` and `groups:read`"
+                return CheckFinding(False, f"room {room}: the app may not look at channels", remedy)
+            if error.code != "channel_not_found":
+                return CheckFinding(False, f"room {room}: {error.message}", "try again" if error.again else "")
+            what = f"room {room}: Slack knows no such channel, or it is private without the app"
+            return CheckFinding(False, what, f"check the id, or {await self._invitation()}")
+        channel = answer.get("channel")
+        found: Mapping[str, Any] = channel if isinstance(channel, dict) else {}
+        if found.get("is_archived") is True:
+            return CheckFinding(False, f"room {room}: the channel is archived", "name another channel in `rooms`")
+        if found.get("is_member") is not True:
+            return CheckFinding(False, f"room {room}: the app is no member", await self._invitation())
+        return CheckFinding(True, f"room {room}: the app is a member")
+
+    async def _invitation(self) -> str:
+        try:
+            name = (await self._call("auth.test", {})).get("user")
+        except NotDelivered:
+            name = None
+        return f"invite the app there: /invite @{name or 'APP'}"
+
     async def _hear(self, socket: ClientConnection, take: Receive) -> None:
         async for frame in socket:
             try:

@@ -1,7 +1,7 @@
 """`channels list`, `channels check` and `channels test`."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -95,7 +95,7 @@ def check(
     source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
-    """Ask each vendor whether credentials, addresses, registration and clocks are right. Exit code 1 if one is not."""
+    """Ask each vendor whether credentials, addresses, registration, clocks and rooms are right. Exit code 1 if not."""
 
     async def body(out: Output) -> int:
         place = find_installation(source)
@@ -193,21 +193,37 @@ async def _open_channels(
 
 
 async def _check_channel(place: LocalInstallation, channel: Channel) -> list[ChannelCheck]:
-    try:
-        async with asyncio.timeout(PATIENCE):
-            found = await channel.check()
-    except TimeoutError:
-        found = [
-            CheckFinding(False, "the vendor does not answer", "try again, or look whether it can be reached from here")
-        ]
-    except Exception as error:
-        # Adapters are third-party code, and their errors may contain a secret.
-        found = [CheckFinding(False, f"the check itself failed: {type(error).__name__}", "tell the channel's author")]
+    every = (room for rooms in place.catalog.channels.rooms.values() for room in rooms)
+    rooms = dict.fromkeys(room.room for room in every if room.channel == channel.name)
+    answers = await asyncio.gather(
+        _findings(channel.check()), *(_findings(_check_room(channel, room), f"room {room}: ") for room in rooms)
+    )
+    found = [finding for answer in answers for finding in answer]
     reached = len(await _find_reached(place, channel))
     entered = f"add {_place(channel)} to people" if channel.identity else "people switch it on in the inbox"
     remedy = "" if reached else entered
     found = [*found, CheckFinding(bool(reached), f"reaches {plural(reached, 'active person')}", remedy)]
     return [ChannelCheck(channel=channel.name, ok=each.ok, what=each.what, remedy=each.remedy) for each in found]
+
+
+async def _findings(check: Awaitable[list[CheckFinding]], of: str = "") -> list[CheckFinding]:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await check
+    except TimeoutError:
+        remedy = "try again, or look whether it can be reached from here"
+        return [CheckFinding(False, f"{of}the vendor does not answer", remedy)]
+    except Exception as error:
+        # Adapters are third-party code, and their errors may contain a secret.
+        what = f"{of}the check itself failed: {type(error).__name__}"
+        return [CheckFinding(False, what, "tell the channel's author")]
+
+
+async def _check_room(channel: Channel, room: str) -> list[CheckFinding]:
+    if not channel.rooms:
+        return [CheckFinding(False, f"room {room}: the channel has no rooms", "take it out of `rooms`")]
+    found = await channel.check_room(room)
+    return [] if found is None else [found]
 
 
 async def _try_channel(place: LocalInstallation, store: Store, channel: Channel, person: Person) -> ChannelTrial:

@@ -63,7 +63,7 @@ def waiting_table(cards: Sequence[WaitingCard], now: datetime) -> RenderableType
     for card in cards:
         table.add_row(
             show_code(card.code),
-            _write_subject(card),
+            _write_subject(card, now),
             clean(card.requester),
             ", ".join(card.approvers),
             ago(card.opened_at, now),
@@ -167,11 +167,12 @@ def call_line(call: CallView) -> Text:
     return line + Text("" if outcome.code == "in_doubt" else f": {content_text(outcome.value)}")
 
 
-def _write_subject(card: WaitingCard) -> str:
+def _write_subject(card: WaitingCard, now: datetime) -> str:
     asks = "did this happen? " if card.kind == "in_doubt" else ""
     course = (
         "changed" if card.edited_by else "",
         "escalated" if card.escalated else "reminded" if card.reminded else "",
+        f"taken by {clean(card.taken_by)} until {until(card.taken_until, now)}" if card.taken_by else "",
     )
     words = ", ".join(filter(None, course))
     return f"{asks}{cut_visible(card.effect, EFFECT_CHARS)}{f' ({words})' if words else ''}"

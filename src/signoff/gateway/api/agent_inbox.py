@@ -58,6 +58,7 @@ _WAITING: Final = "interrupted"
 _LIMITS: Final = CardLimits(value=4 * CARD_VALUE_CHARS, rows=ROWS + 1)
 _MARKUP: Final = re.compile(r"[\\`*_\[\]<>#|~&!]")
 _LINE_START: Final = re.compile(r"^([0-9]*)([-+=.)])")
+_UNRESOLVED: Final = "`Mark as Resolved` decides nothing: answer the request, or decide it in the inbox"
 _UNTOLD: Final = "the description has no room for the whole card, so decide in the inbox"
 
 router = APIRouter(prefix="/v1/agent-inbox", route_class=JsonRoute, include_in_schema=False)
@@ -112,6 +113,14 @@ async def stream_answer(thread: str, request: Request, deps: Deps, caller: KeyDe
         return JSONResponse(_run(thread, receipt), status_code=receipt_status(receipt))
     body = f"event: metadata\ndata: {json.dumps(_run(thread, receipt))}\n\nevent: end\ndata: null\n\n"
     return Response(body, media_type="text/event-stream")
+
+
+@router.post("/threads/{thread}/state")
+async def refuse_resolution(thread: str, caller: KeyDecider) -> JSONResponse:
+    """Refuse "Mark as Resolved", which ends a thread without a response. `ignore` is the verb of a denial."""
+    _caller(caller)
+    receipt = refused_receipt("malformed", _named(thread)[0], _UNRESOLVED)
+    return JSONResponse(_run(thread, receipt), status_code=receipt_status(receipt))
 
 
 def _caller(caller: AuthenticatedCaller | None) -> AuthenticatedCaller:

@@ -25,6 +25,7 @@ from signoff.gateway.approvals.api_attempts import (
 from signoff.gateway.approvals.decision_parser import parse_draft
 from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.approvals.question_service import QuestionService
+from signoff.gateway.approvals.request_holders import add_holders
 from signoff.gateway.approvals.value_check import whole_request
 from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, channel_of, own_tenant, person_of, scopes_of
 from signoff.gateway.auth.dependencies import As, Deps, TokenDecider, TokenReader
@@ -78,7 +79,7 @@ async def list_approvals(
             limit=limit,
         ),
     )
-    return ApprovalList(approvals=tuple(cards))
+    return ApprovalList(approvals=tuple(await add_holders(deps, tenant, cards)))
 
 
 @router.post("/decide", summary="Decide several requests", responses=FAULTS)

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final
 
 from fastapi import APIRouter
@@ -19,6 +19,7 @@ from signoff.contracts.responses import WaitingCard
 from signoff.decisions.request_taker import RequestTaker
 from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.approvals.question_service import QuestionService
+from signoff.gateway.approvals.request_holders import add_holders
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.auth.streams import stream_events
@@ -56,8 +57,8 @@ from signoff.gateway.pages.request_loader import open_card, own_approval
 from signoff.gateway.pages.value_view import read_page, show_page
 from signoff.gateway.turn_starter import new_id
 from signoff.languages.catalogue import text
-from signoff.store.questions.taken_requests import TakenRequests
 from signoff.texts.endings import receipt_words
+from signoff.texts.formatter import Formatter
 
 LOOK_SECONDS: Final = 2.0
 """Seconds between queries of visibility for an open page. All followers share one query."""
@@ -241,27 +242,19 @@ async def _looks(site: Site, tenant: str, approvers: Sequence[str]) -> AsyncGene
     while True:
         try:
             cards = await site.deps.requests.list_waiting(tenant, approvers=approvers, limit=LISTED)
-            taken = await _taken(site, tenant)
+            cards = await add_holders(site.deps, tenant, cards)
         except SignoffError:
             return
         now = [
-            f"{card.id}/{card.revision}/{card.reminded}/{card.escalated}/{card.answered_by}/{taken.get(card.id, '')}"
+            f"{card.id}/{card.revision}/{card.reminded}/{card.escalated}/{card.answered_by}/{_holding(card)}"
             for card in cards
         ]
         if now != last:
             # The page reloads its list at once.
             site.deps.lists.forget()
-            yield event("waiting", {"version": _version(cards, taken)})
+            yield event("waiting", {"version": _version(cards)})
             last = now
         await asyncio.sleep(LOOK_SECONDS)
-
-
-async def _taken(site: Site, tenant: str) -> Mapping[str, str]:
-    """Return who has taken which request. Without rooms, no request is taken."""
-    if not site.deps.catalog.channels.rooms:
-        return {}
-    taken = await TakenRequests(site.deps.store).list_of(tenant)
-    return {approval: each.person for approval, each in taken.items()}
 
 
 async def _typing_note(site: Site, visitor: Visitor, draft: DecisionDraft) -> str:
@@ -344,7 +337,8 @@ async def _rows(site: Site, visitor: Visitor, limit: int, choice: WaitingFilter 
             person.tenant, approvers=entries, wanted=choice.matches if choice else None, limit=limit + 1
         ),
     )
-    taken = await _taken(site, person.tenant)
+    # Behind the shared list: a person's act must show at once.
+    cards = await add_holders(site.deps, person.tenant, cards)
     together = {tool: _together(site, tool) for tool in {card.tool for card in cards}}
     return [
         InboxRow(
@@ -356,11 +350,17 @@ async def _rows(site: Site, visitor: Visitor, limit: int, choice: WaitingFilter 
             soon=formatter.is_soon(card.expires_at) if card.expires_at else False,
             together=card.kind == "approval" and together[card.tool],
             answered=person.id in card.answered_by,
-            holder=taken.get(card.id, ""),
-            taken_by=display_name(site.deps.people, taken[card.id], person.tenant) if card.id in taken else "",
+            taken=_holder_words(card, site, formatter),
         )
         for card in cards
     ]
+
+
+def _holder_words(card: WaitingCard, site: Site, formatter: Formatter) -> str:
+    if card.taken_until is None:
+        return ""
+    who = display_name(site.deps.people, card.taken_by, card.tenant)
+    return formatter.text("row.taken", who=who, when=formatter.time(card.taken_until))
 
 
 def _together(site: Site, tool: str) -> bool:
@@ -400,7 +400,7 @@ def _list(
         "groups": group_rows(needed, titles, visitor.formatter, MOST) if choice.several else (),
         "choice": choice,
         "selected": selected,
-        "version": _version([row.card for row in rows], {row.card.id: row.holder for row in rows}),
+        "version": _version([row.card for row in rows]),
         "actors": sorted(site.deps.catalog.actors),
         "tools": list(titles.items()),
         "teams": visitor.person.roles,
@@ -411,8 +411,12 @@ def _list(
     }
 
 
-def _version(cards: Sequence[WaitingCard], taken: Mapping[str, str]) -> str:
+def _version(cards: Sequence[WaitingCard]) -> str:
     return "-".join(
-        f"{card.code}{card.revision}{card.reminded}{card.escalated:d}{len(card.answered_by)}{taken.get(card.id, '')}"
+        f"{card.code}{card.revision}{card.reminded}{card.escalated:d}{len(card.answered_by)}{_holding(card)}"
         for card in cards
     )
+
+
+def _holding(card: WaitingCard) -> str:
+    return f"{card.taken_by}{card.taken_until.timestamp():.0f}" if card.taken_until else ""

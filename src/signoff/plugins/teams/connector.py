@@ -10,7 +10,6 @@ from urllib.parse import quote, urlsplit
 from signoff.channels import NotDelivered, VendorAnswer, VendorErrors, VendorHttp
 from signoff.contracts.clock import Clock
 
-SCOPE: Final = "https://api.botframework.com/.default"
 EARLY: Final = timedelta(minutes=5)
 """A token is replaced this long before its end."""
 _LONGEST_SECONDS: Final = 86_400
@@ -21,6 +20,10 @@ _CONFLICT: Final = "PreconditionFailed"
 _CODE_CHARS: Final = 80
 _TOKEN_CHARS: Final = 16_384
 _REJECTED: Final = "Unauthorized"
+_LEAST_MEMBERS: Final = 50
+"""Teams has no shorter pages."""
+GONE: Final = frozenset(("BotNotInConversationRoster", "ConversationNotFound"))
+"""The codes of a conversation without the bot."""
 
 
 def _login_code(answer: VendorAnswer) -> str | None:
@@ -73,6 +76,8 @@ class Connector:
     app_id: str
     app_secret: str = field(repr=False)
     login_url: str
+    scope: str
+    """The scope of the bot's token."""
     services: frozenset[str]
     clock: Clock
     _http: VendorHttp = field(default_factory=lambda: VendorHttp(ERRORS), init=False)
@@ -92,12 +97,16 @@ class Connector:
 
     async def post(self, place: Mapping[str, Any], activity: Mapping[str, Any]) -> str:
         """Return the id of the new activity. Raises `NotDelivered`."""
-        answer = await self._call("POST", place, "", activity)
+        answer = await self._call("POST", place, "activities", activity)
         return str(answer.get("id") or "")
 
     async def update(self, place: Mapping[str, Any], name: str, activity: Mapping[str, Any]) -> None:
         """Raises `NotDelivered`."""
-        await self._call("PUT", place, f"/{quote(name, safe='')}", {**activity, "id": name})
+        await self._call("PUT", place, f"activities/{quote(name, safe='')}", {**activity, "id": name})
+
+    async def read_roster(self, place: Mapping[str, Any]) -> None:
+        """Only a bot in the conversation may read its members. Raises `NotDelivered`."""
+        await self._call("GET", place, f"pagedmembers?pageSize={_LEAST_MEMBERS}")
 
     async def sign_in(self) -> str:
         """Return a token for the connector. Raises `NotDelivered`."""
@@ -111,14 +120,14 @@ class Connector:
         await self._login.close()
 
     async def _call(
-        self, method: str, place: Mapping[str, Any], path: str, activity: Mapping[str, Any]
+        self, method: str, place: Mapping[str, Any], path: str, activity: Mapping[str, Any] | None = None
     ) -> Mapping[str, Any]:
         service, conversation = str(place["service"]), str(place["conversation"])
         # Check the place again: the list may have changed since it was stored.
         if not self.trusts(service):
             why = "its service is not on the list; see the option `service_urls`"
             raise NotDelivered(f"the bot's token is not sent to this conversation: {why}", code="service", again=False)
-        url = f"{service.rstrip('/')}/v3/conversations/{quote(conversation, safe='')}/activities{path}"
+        url = f"{service.rstrip('/')}/v3/conversations/{quote(conversation, safe='')}/{path}"
         token = await self.sign_in()
         try:
             return await self._send(method, url, activity, token)
@@ -130,7 +139,7 @@ class Connector:
             self._until = None
         return await self._send(method, url, activity, await self.sign_in())
 
-    async def _send(self, method: str, url: str, activity: Mapping[str, Any], token: str) -> Mapping[str, Any]:
+    async def _send(self, method: str, url: str, activity: Mapping[str, Any] | None, token: str) -> Mapping[str, Any]:
         return await self._http.call(method, url, body=activity, headers={"authorization": f"Bearer {token}"})
 
     async def _new_token(self) -> tuple[str, datetime]:
@@ -138,7 +147,7 @@ class Connector:
             "grant_type": "client_credentials",
             "client_id": self.app_id,
             "client_secret": self.app_secret,
-            "scope": SCOPE,
+            "scope": self.scope,
         }
         now = self.clock()
         answer = await self._login.call("POST", self.login_url, form=form)

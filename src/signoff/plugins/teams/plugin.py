@@ -12,7 +12,7 @@ from dataclasses import replace as with_fields
 from typing import Annotated, Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from signoff.channels import (
     Channel,
@@ -45,17 +45,11 @@ from signoff.plugins.teams.cards import (
     room_content,
     text_content,
 )
-from signoff.plugins.teams.connector import Connector
+from signoff.plugins.teams.clouds import CLOUDS, Cloud, is_foreign
+from signoff.plugins.teams.connector import GONE, Connector
 
 REPLY_SECONDS: Final = 5.0
 """How long a press waits for its reply. Teams shows an error after some 15 seconds."""
-METADATA_URL: Final = "https://login.botframework.com/v1/.well-known/openidconfiguration"
-SERVICES: Final = (
-    "https://smba.trafficmanager.net",
-    "https://smba.onyx.prod.teams.trafficmanager.net",
-    "https://smba.infra.gcc.teams.microsoft.com",
-)
-"""Microsoft's services of Teams in its public cloud."""
 MESSAGE_TYPE: Final = "application/vnd.microsoft.activity.message"
 _GUID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _IDENTITY: Final = re.compile(rf"{_GUID}:{_GUID}\Z")
@@ -88,11 +82,23 @@ class TeamsOptions(ChannelOptions):
     tenant_id: str = Field(
         description="The tenant of the bot and its people, a GUID in lower case.", pattern=rf"^{_GUID}$"
     )
-    service_urls: tuple[Origin, ...] = Field(
-        SERVICES, description="The allowed origins of the connector, which gets the bot's token."
+    cloud: Cloud = Field("public", description="Microsoft's cloud of the tenant: public, gcc_high or dod.")
+    service_urls: tuple[Origin, ...] | None = Field(
+        None, description="The allowed origins of the connector, which gets the bot's token. By default the cloud's."
     )
-    login_url: SafeUrl = Field("https://login.microsoftonline.com", description="Microsoft's sign-in.")
-    metadata_url: SafeUrl = Field(METADATA_URL, description="The OpenID document of the Bot Framework's keys.")
+    login_url: SafeUrl | None = Field(None, description="Microsoft's sign-in. By default the cloud's.")
+    metadata_url: SafeUrl | None = Field(
+        None, description="The OpenID document of the Bot Framework's keys. By default the cloud's."
+    )
+
+    @field_validator("service_urls", "login_url", "metadata_url")
+    @classmethod
+    def _check_cloud(cls, value: tuple[str, ...] | str | None, info: ValidationInfo) -> tuple[str, ...] | str | None:
+        cloud = info.data.get("cloud")
+        named = (value,) if isinstance(value, str) else value or ()
+        if cloud is not None and any(is_foreign(cloud, each) for each in named):
+            raise ValueError(f"it is an address of another cloud than `{cloud}`")
+        return value
 
 
 class Teams(Channel):
@@ -110,11 +116,13 @@ class Teams(Channel):
 
         super().__init__(context)
         options = self._options = TeamsOptions.model_validate(context.options)
-        login_url = f"{options.login_url.rstrip('/')}/{options.tenant_id}/oauth2/v2.0/token"
-        services = frozenset(options.service_urls)
-        connector = Connector(options.app_id, options.app_secret, login_url, services, context.clock)
+        cloud = CLOUDS[options.cloud]
+        login_url = f"{(options.login_url or cloud.login_url).rstrip('/')}/{options.tenant_id}/oauth2/v2.0/token"
+        services = frozenset(cloud.services if options.service_urls is None else options.service_urls)
+        connector = Connector(options.app_id, options.app_secret, login_url, cloud.scope, services, context.clock)
         self._connector = self.attach(connector)
-        self._keys = self.attach(SigningKeys(options.metadata_url, options.app_id, context.clock))
+        metadata_url = options.metadata_url or cloud.metadata_url
+        self._keys = self.attach(SigningKeys(metadata_url, cloud.issuer, options.app_id, context.clock))
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         summary, content = card_content(card, self.formatter(card.person), self.assurance, self.context.public_url)
@@ -217,6 +225,19 @@ class Teams(Channel):
             remedy = "allow requests to `metadata_url`"
             findings.append(CheckFinding(False, f"Microsoft's keys cannot be fetched: {error.message}", remedy))
         return findings
+
+    async def check_room(self, room: str) -> CheckFinding:
+        remedy = "add the bot's app to the team, and mention it in the channel once"
+        place = await self.context.contacts.find(room_contact(room))
+        if place is None:
+            return CheckFinding(False, f"room {room}: the bot does not know this channel", remedy)
+        try:
+            await self._connector.read_roster(place)
+        except NotDelivered as error:
+            if error.code in GONE:
+                return CheckFinding(False, f"room {room}: the team no longer has the bot's app", remedy)
+            return CheckFinding(False, f"room {room}: {error.message}", "try again" if error.again else "")
+        return CheckFinding(True, f"room {room}: the team has the bot's app")
 
     async def _place(self, identity: str) -> Mapping[str, Any]:
         if not _IDENTITY.match(identity):

@@ -21,7 +21,6 @@ from signoff.channels import Forged, NotDelivered, VendorErrors, VendorHttp
 from signoff.contracts.clock import Clock
 from signoff.formats.json_reader import NotJson, read_json
 
-ISSUER: Final = "https://api.botframework.com"
 ALGORITHM: Final = "RS256"
 LEEWAY_SECONDS: Final = 300
 FRESH: Final = timedelta(hours=24)
@@ -31,7 +30,8 @@ AGAIN: Final = timedelta(seconds=60)
 """The shortest pause between two fetches. Strangers can send any number of unknown keys."""
 _SCHEME: Final = "Bearer "
 _TOKEN_CHARS: Final = 8_192
-_KEYS: Final = 100
+_KEYS: Final = 2_000
+"""Microsoft publishes hundreds."""
 _NOT_BELIEVED: Final = "its token cannot be believed"
 _log = logging.getLogger(__name__)
 
@@ -46,9 +46,10 @@ class SignerKey:
 
 @dataclass
 class SigningKeys:
-    """The keys behind the OpenID document at `metadata_url`, for tokens to the bot `app_id`."""
+    """The keys behind the OpenID document at `metadata_url`, for tokens of `issuer` to the bot `app_id`."""
 
     metadata_url: str
+    issuer: str
     app_id: str
     clock: Clock
     _http: VendorHttp = field(default_factory=lambda: VendorHttp(VendorErrors("Microsoft's list of keys")), init=False)
@@ -102,7 +103,7 @@ class SigningKeys:
         wanted = jwt.JWTClaimsRegistry(
             int(self.clock().timestamp()),
             LEEWAY_SECONDS,
-            iss={"essential": True, "value": ISSUER},
+            iss={"essential": True, "value": self.issuer},
             aud={"essential": True, "value": self.app_id},
             exp={"essential": True},
         )
@@ -128,7 +129,7 @@ class SigningKeys:
         address = document.get("jwks_uri")
         # Another host would decide whose requests are Microsoft's.
         ours = isinstance(address, str) and urlsplit(address)[:2] == urlsplit(self.metadata_url)[:2]
-        if document.get("issuer") != ISSUER or not ours:
+        if document.get("issuer") != self.issuer or not ours:
             raise NotDelivered("the document of keys is not the Bot Framework's", code="metadata", again=True)
         listed = (await self._http.call("GET", str(address))).get("keys")
         keys = dict(filter(None, map(_read_key, listed[:_KEYS]))) if isinstance(listed, list) else {}

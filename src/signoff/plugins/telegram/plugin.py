@@ -56,6 +56,8 @@ CONFLICT: Final = 409
 _STRANGE: Final = 200
 """The code for a success without `ok`, which Telegram does not send."""
 _TOO_MANY: Final = 429
+_UNSEEN: Final = frozenset(("400", "403"))
+"""The codes for a chat that does not exist, or that the bot is not in."""
 _WORDS_CHARS: Final = 200
 POLL_SECONDS: Final = 50
 """How long Telegram delays its response while there is nothing to fetch."""
@@ -237,6 +239,27 @@ class Telegram(Channel):
             findings.append(CheckFinding(True, f"Telegram calls {url}" if url else "the gateway fetches updates"))
         return findings
 
+    async def check_room(self, room: str) -> CheckFinding:
+        where = {"chat_id": int(room)}
+        try:
+            bot = _object(await self._bot.call("getMe", {}))
+            chat = _object(await self._bot.call("getChat", where))
+            if chat.get("type") == "group":
+                # This call alone fails for a group that became a supergroup: Telegram still finds the old one.
+                await self._bot.call("getChatAdministrators", where)
+            member = _object(await self._bot.call("getChatMember", {**where, "user_id": bot.get("id")}))
+        except NotDelivered as error:
+            remedy = "try again" if error.again else ""
+            if error.code in _UNSEEN:
+                remedy = "add the bot to the group; a group that became a supergroup has a new number"
+            return CheckFinding(False, f"room {room}: {error.message}", remedy)
+        if member.get("status") in ("left", "kicked"):
+            return CheckFinding(False, f"room {room}: the bot is no member", "add the bot to the group")
+        if not _may_write(chat, member):
+            remedy = "let the bot send messages there, or make it an administrator"
+            return CheckFinding(False, f"room {room}: the bot may not write there", remedy)
+        return CheckFinding(True, f"room {room}: the bot can write there")
+
     async def _edit(self, sent: SentCard, message: Mapping[str, Any]) -> None:
         where = {"chat_id": sent.handle["chat"], "message_id": sent.handle["message"]}
         try:
@@ -283,6 +306,24 @@ def _chat(address: str) -> int:
         why = "an identity of Telegram is the number of a person's account, such as 123456789"
         raise NotDelivered(why, code="address", again=False)
     return int(address)
+
+
+def _may_write(chat: Mapping[str, Any], member: Mapping[str, Any]) -> bool:
+    """Administrators need no permission, except in a channel."""
+    status = member.get("status")
+    if chat.get("type") == "channel":
+        return status == "creator" or (status == "administrator" and member.get("can_post_messages") is True)
+    if status in ("creator", "administrator"):
+        return True
+    # The permissions of all members limit a restricted one, too.
+    if _object(chat.get("permissions")).get("can_send_messages") is False:
+        return False
+    restricted = status == "restricted" and member.get("is_member") is True and member.get("can_send_messages") is True
+    return status == "member" or restricted
+
+
+def _object(answer: Any) -> Mapping[str, Any]:
+    return answer if isinstance(answer, dict) else {}
 
 
 def _describe(of: Any, name: str) -> str:

@@ -32,10 +32,8 @@ class InboxRow:
     """Whether it may be decided with others."""
     answered: bool
     """Whether the visitor's vote already counts. The request waits for others."""
-    holder: str = ""
-    """The id of the person who has taken it, or ""."""
-    taken_by: str = ""
-    """The name of that person."""
+    taken: str = ""
+    """The words about the person who has taken it, or ""."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from urllib.parse import quote
 from fastapi import APIRouter
 from pydantic import ValidationError
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from signoff.approvals.audit_events import SHORT, admin_entry
 from signoff.audit.log import entry_writer
@@ -15,15 +15,19 @@ from signoff.contracts.audit import AuditEntry
 from signoff.contracts.errors import NotFound
 from signoff.contracts.limits import BROWSERS_OF_ONE
 from signoff.contracts.person import PushSubscription
-from signoff.gateway.auth.dependencies import PAGE_CONTROL, PAGE_READ
+from signoff.contracts.requests import DecisionDraft
+from signoff.gateway.approvals.decision_service import DecisionService
+from signoff.gateway.auth.dependencies import PAGE_CONTROL, PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.errors import receipt_status
+from signoff.gateway.pages.decision_form import author_of
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.renderer import PUSH
 from signoff.languages.catalogue import text
 from signoff.plugins.loader import Plugins
-from signoff.store.delivery_queue import DeliveryQueue
+from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.messages.push_subscriptions import PushSubscriptions
 
 if TYPE_CHECKING:
@@ -57,10 +61,41 @@ async def switch_notifications(request: Request, site: CurrentSite, visitor: Cur
 @router.api_route("/cards/{token}", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
 async def open_card(token: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
     """Lead the recipient of a notification to its request."""
+    row = await _own_row(site, visitor, token)
+    return RedirectResponse(f"/approvals/{quote(row.approval, safe='')}", status_code=303)
+
+
+@router.get("/cards/{token}/deny", dependencies=[PAGE_READ])
+async def open_denial(token: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """Return the form for a denial by the notification's button."""
+    await _own_row(site, visitor, token)
+    return JSONResponse({"token": visitor.token(f"deny {token}")})
+
+
+@router.post("/cards/{token}/deny", dependencies=[PAGE_DECIDE])
+async def deny_card(request: Request, token: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """Deny the revision that the notification announced. All rules of the page's own denial hold."""
+    row = await _own_row(site, visitor, token)
+    if not visitor.opened(str((await read_form(request)).get("token", "")), f"deny {token}"):
+        return Response(status_code=403)
+    # A denial of the other kind would give up a call that may have run.
+    if row.request.kind != "approval":
+        return Response(status_code=409)
+    draft = DecisionDraft(
+        approval_id=row.approval,
+        verdict="denied",
+        revision=row.revision,
+        question_hash=row.request.question_hash,
+    )
+    receipt = await DecisionService(site.deps).decide(draft, author_of(visitor))
+    return Response(status_code=receipt_status(receipt))
+
+
+async def _own_row(site: Site, visitor: Visitor, token: str) -> DeliveryRow:
     row = await DeliveryQueue(site.deps.store).by_token(token)
     if row is None or (row.tenant, row.person) != (visitor.person.tenant, visitor.person.id):
         raise NotFound("there is no such card")
-    return RedirectResponse(f"/approvals/{quote(row.approval, safe='')}", status_code=303)
+    return row
 
 
 async def _add(deps: GatewayDeps, visitor: Visitor, form: dict[str, str]) -> bool:
