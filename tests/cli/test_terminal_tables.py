@@ -8,6 +8,7 @@ from signoff.contracts.call import REQUIRES_APPROVAL, CallOutcome, RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.responses import WaitingCard
 from signoff.contracts.turn import CallView
+from signoff.formats.replace import replace
 
 
 def summary(code: Any, **fields: Any) -> str:
@@ -43,7 +44,7 @@ def test_deadline_of_24_hours_shows_24_h_after_two_seconds() -> None:
 def test_list_of_requests_names_the_holder_and_the_time_left() -> None:
     now = datetime(2026, 11, 21, 17, 0, tzinfo=UTC)
     card = WaitingCard(id="main.s.t.c1", code="K7Q2FM", effect="Pay", taken_by="ana")
-    held = card.model_copy(update={"taken_until": now + timedelta(minutes=12)})
+    held = replace(card, taken_until=now + timedelta(minutes=12))
     console = Console(width=300)
     with console.capture() as capture:
         console.print(waiting_table([held, WaitingCard(id="main.s.t.c2", code="K7Q2FN", effect="Book")], now))
