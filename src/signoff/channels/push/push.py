@@ -154,7 +154,7 @@ class Push(Channel):
 
 
 def _takes_denial(request: ApprovalRequest) -> bool:
-    """Return whether a denial needs neither a reason nor a passkey. Only for display: the denial itself checks this."""
+    # Only for display: the denial itself checks this.
     easy = not request.require_reason and not at_least(request.min_assurance, "present")
     return easy and request.kind == "approval"
 

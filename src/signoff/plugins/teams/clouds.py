@@ -14,11 +14,8 @@ class CloudAddresses(NamedTuple):
 
     login_url: str
     scope: str
-    """The scope of the bot's token."""
     metadata_url: str
-    """The OpenID document of the Bot Framework's keys."""
     issuer: str
-    """The issuer of the Bot Framework's tokens."""
     services: tuple[str, ...]
     """The origins of the connector."""
 
