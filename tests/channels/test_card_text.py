@@ -13,7 +13,7 @@ from signoff.approvals.machine import settled_receipt
 from signoff.channels.card_text import LEAST_CHARS, CardLimits, How, card_words, link_only
 from signoff.channels.envelopes import ClosedCard, OutboundCard
 from signoff.channels.outbound.receipt_text import closing_text, not_understood_text, which_request_text
-from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Vote
+from signoff.contracts.approval import ApprovalRequest, Card, CardRow, RequestMessage, Vote
 from signoff.contracts.call import IN_DOUBT_RULE, PERMISSION_RULE, REQUIRES_APPROVAL, RuleReference
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Person, Principal
@@ -284,7 +284,7 @@ def test_too_small_limit_raises_value_error() -> None:
     ("cancelled", {}, "Withdrawn by Ana, 14:02 UTC"),
     ("cancelled", {"decided_by": "", "decided_name": ""}, "Withdrawn"),
     ("lapsed", {}, "The approval was not used in time; approval is needed again"),
-    ("pending", {}, "Replaced by a newer revision"),
+    ("pending", {}, "Replaced by a newer card"),
     ("approved", {"decided_name": ""}, "Approved by ana by email, 14:02 UTC"),
     ("approved", {"decided_name": "", "decided_by": ""}, "Approved by an unnamed person by email, 14:02 UTC"),
     ("approved", {"decided_at": None, "decided_channel": "pigeon"}, "Approved by Ana by pigeon, —"),
@@ -381,3 +381,36 @@ def test_label_of_a_default_is_marked_in_the_readers_language(language: str, lab
     card = render_card(effect="", title="", tool="pay", args={"to": "Ana"}, schema=schema)
     words = card_words(notice(request(card=card)), Formatter(language, UTC, NOW), how="text")
     assert f"{label}: EUR" in words.text
+
+
+def thread(said: str) -> tuple[RequestMessage, ...]:
+    why = RequestMessage(number=1, by="approver", text="Why?", revision=1, subject="ana", name="Ana\u202e")
+    return (why, RequestMessage(number=2, by="agent", text=said, revision=1))
+
+
+@pytest.mark.parametrize("how", get_args(How))
+def test_card_shows_questions_and_answers_below_its_values(how: How) -> None:
+    words = card_words(notice(request(messages=thread("It is\ndue."))), ENGLISH_VOICE, how=how)
+    assert [row.text for row in words.rows] == [
+        "Amount: 20", "Question from Ana⟦U+202E⟧: “Why?”", "The agent, in its own words: “It is⏎due.”",
+    ]  # fmt: skip
+    assert all(row.text in words.text for row in words.rows)
+    assert words.whole
+
+
+def test_card_says_that_the_agent_gave_no_answer() -> None:
+    words = card_words(notice(request(messages=thread(""))), ENGLISH_VOICE, how="text")
+    assert words.rows[-1].value == f"“{catalogue.text('ask.no_answer', 'en')}”"
+
+
+def test_card_with_a_cut_answer_approves_nothing() -> None:
+    asked = notice(request(messages=thread("due " * 400)))
+    assert card_words(asked, ENGLISH_VOICE, how="text").approves
+    words = card_words(asked, ENGLISH_VOICE, how="text", limits=CardLimits(whole=900))
+    assert (words.whole, words.approves, words.decides) == (False, False, True)
+    assert "1600" in words.rows[-1].note
+
+
+def test_list_shows_no_messages() -> None:
+    words = card_words(notice(request(messages=thread("It is due.")), kind="digest", more=1), ENGLISH_VOICE, how="text")
+    assert words.rows == ()

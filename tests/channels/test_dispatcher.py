@@ -9,17 +9,18 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import update
 
+from signoff.approvals.request_thread import hash_thread
 from signoff.channels.asked_revision import revision_shown
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import ClosedCard, OutboundCard
 from signoff.channels.outbound import sender as sender_module
 from signoff.channels.outbound.dispatcher import ASIDE, Dispatcher
 from signoff.channels.outbound.sender import LONGEST_PAUSE, SenderDeps
-from signoff.contracts.approval import ApprovalRequest, Card, Vote
+from signoff.contracts.approval import ApprovalRequest, Card, RequestMessage, Vote
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import StoreUnavailable
-from signoff.contracts.person import Absence, Person
+from signoff.contracts.person import Absence, ContactPreferences, Person
 from signoff.formats.replace import replace
 from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import FixedDirectory
@@ -393,6 +394,59 @@ async def test_voter_gets_no_reminder_and_no_card_on_the_next_channel(rig: Rig) 
     rows = await rig.rows(asks)
     assert rows[("ana", "mail")].state == "dropped"
     assert rows[("ana", "chat")].remind_at is None
+
+
+def answered(asks: ApprovalRequest, **changes: Any) -> ApprovalRequest:
+    asked = RequestMessage(number=1, by="approver", text="Why?", revision=1)
+    said = RequestMessage(number=2, by="agent", text="It is due.", revision=1)
+    return replace(asks, messages=(asked, said), thread=hash_thread([asked, said]), **changes)
+
+
+async def test_voter_keeps_the_card_and_gets_the_end_after_an_answer_of_the_agent(rig: Rig) -> None:
+    asks = await rig.asked(quorum=2)
+    before = await rig.rows(asks)
+    told = answered(asks, votes=(voted("ana"),))
+    await rig.told("told", told)
+    rows = await rig.rows(asks)
+    assert rows["ana", "chat"].token == before["ana", "chat"].token
+    assert rows["bo", "mail"].token != before["bo", "mail"].token
+    assert closed_for(rig.chat) == []
+    await rig.told("closed", replace(told, state="approved"))
+    assert (await rig.rows(asks))["ana", "chat"].state == "closed"
+
+
+async def test_former_approver_gets_no_card_in_place_of_the_old_one(rig: Rig) -> None:
+    asks = await rig.asked()
+    before = await rig.rows(asks)
+    rig.people = tuple(replace(each, active=False) if each is ANA else each for each in rig.people)
+    rig.dispatcher = rig.another()
+    await rig.told("told", answered(asks))
+    assert (await rig.rows(asks))["ana", "chat"].token == before["ana", "chat"].token
+
+
+async def test_new_card_with_an_answer_waits_for_no_end_of_quiet_hours(store: Store) -> None:
+    """The old card is closed at once."""
+    rig = Rig(store)
+    asks = await rig.asked()
+    assert (await rig.rows(asks))["ana", "chat"].state == "sent"
+    begun, ends = NOW - timedelta(hours=1), NOW + timedelta(hours=2)
+    resting = ContactPreferences(quiet_from=f"{begun:%H:%M}", quiet_to=f"{ends:%H:%M}")
+    rig.people = tuple(replace(each, reach=resting) for each in rig.people)
+    rig.dispatcher = rig.another()
+    await rig.told("told", answered(asks))
+    assert (await rig.rows(asks))["ana", "chat"].state == "sent"
+
+
+async def test_card_read_elsewhere_follows_on_the_next_channel_with_the_answer(rig: Rig) -> None:
+    asks = await rig.asked()
+    await rig.cards.state("chat", (await rig.rows(asks))["ana", "chat"].vendor_id, "read")
+    await rig.cards.expedite((await rig.rows(asks))["ana", "mail"].token)
+    await rig.settle()
+    assert (await rig.rows(asks))["ana", "mail"].state == "dropped"
+    await rig.told("told", answered(asks))
+    rows = await rig.rows(asks)
+    assert (rows["ana", "chat"].state, rows["ana", "mail"].state) == ("sent", "planned")
+    assert rows["ana", "mail"].due_at > datetime.now(UTC) + timedelta(seconds=30)
 
 
 def handed_on(by: str, to: str) -> Vote:

@@ -3,14 +3,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import insert, update
 from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool
 
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals import request_state
 from signoff.approvals.notifications import RequestEvent
+from signoff.approvals.request_thread import hash_thread
 from signoff.channels.outbound.request_events import RequestEvents
-from signoff.contracts.approval import ApprovalRequest, Question
+from signoff.contracts.approval import ApprovalRequest, Question, RequestMessage
 from signoff.contracts.call import CallContext
 from signoff.contracts.decision import Decision, Verdict
 from signoff.contracts.errors import StoreUnavailable
@@ -18,9 +19,10 @@ from signoff.keys.signatures import Verifier
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.store.questions.questions import Questions
+from signoff.store.questions.request_messages import add_message
 from signoff.store.request_reader import LoadedRequest, RequestReader
 from signoff.store.store import Store
-from signoff.store.tables import QUESTIONS
+from signoff.store.tables import QUESTIONS, REQUEST_MESSAGES
 from signoff.testing.questions import answer, ask
 
 ROUTED = ("chat",)
@@ -257,3 +259,32 @@ async def test_card_stays_open_during_the_undo_period(asking: Asking, monkeypatc
     assert ended is not None
     assert [(each.kind, each.request.state) for each in await events.poll()] == [("closed", "denied")]
     assert ended.state == "denied"
+
+
+async def test_agents_answer_is_reported_with_the_thread_and_a_question_alone_is_not(asking: Asking) -> None:
+    request, events = await asking.ask(), asking.events()
+    await events.poll()
+
+    async def add(message: RequestMessage) -> None:
+        await asking.questions.run_locked(
+            request.id, lambda connection, rows: add_message(connection, request.id, message)
+        )
+
+    await add(RequestMessage(number=0, by="approver", text="Why?", revision=1))
+    assert await events.poll() == []
+    await add(RequestMessage(number=0, by="agent", text="It is due.", revision=1))
+    [told] = await events.poll()
+    assert (told.kind, told.request.state) == ("told", "pending")
+    assert [each.text for each in told.request.messages] == ["Why?", "It is due."]
+    assert told.request.thread == hash_thread(told.request.messages)
+    assert await events.poll() == []
+
+
+async def test_forged_message_about_one_request_holds_up_no_other(asking: Asking) -> None:
+    forged, events = await asking.ask(), asking.events()
+    await events.poll()
+    row = {"approval": forged.id, "number": 1, "author": "agent", "body": "{}"}
+    await asking.store.run(lambda connection: connection.execute(insert(REQUEST_MESSAGES), row).close())
+    await asking.ask(2)
+    assert summary(await events.poll()) == [("opened", "c2.1", 1, "pending")]
+    assert await events.ending(forged) is None

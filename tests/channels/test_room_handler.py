@@ -11,7 +11,7 @@ from signoff.channels.inbound.message_time import MessageTime
 from signoff.channels.inbound.outcome import Outcome, UnknownSenders
 from signoff.channels.inbound.room_handler import RoomHandler
 from signoff.channels.inbound.target import find_target
-from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.approval import ApprovalRequest, RequestMessage
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import Refused
 from signoff.contracts.person import Delegation, Person, Principal
@@ -252,3 +252,28 @@ async def test_taker_refuses_people_and_requests_on_every_entrance(store: Store)
             with pytest.raises(Refused, match="may not take"):
                 await change(request, person, "inbox")
     assert await rooms.holder() == ""
+
+
+async def test_view_shows_the_messages_of_its_card(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent answers between the two reads."""
+    monkeypatch.setattr(RecordingChannel, "views", True)
+    rooms = Rooms(store)
+    room, cards = await rooms.open(), DeliveryQueue(store)
+    await cards.plan([NewDelivery(request=rooms.request, person="bo", channel="chat", address="T1:bo")])
+
+    async def link(*given: Any) -> str:
+        rooms.decisions.tell(rooms.request.id, RequestMessage(number=1, by="approver", text="Why?", revision=1))
+        said = RequestMessage(number=2, by="agent", text="It is due.", revision=1)
+        await cards.replace_old(rooms.decisions.tell(rooms.request.id, said), {"bo"})
+        return "https://example.org"
+
+    monkeypatch.setattr(rooms.decisions, "link", link)
+    shown = await rooms.press(room, "T1:bo", "show")
+    assert shown.reply is not None
+    assert shown.reply.card is not None
+    present = rooms.decisions.request(rooms.request.id)
+    drawn = shown.reply.card
+    assert [each.text for each in drawn.request.messages] == ["Why?", "It is due."]
+    assert (drawn.token, drawn.request.thread) == (
+        next(row.token for row in await rooms.rows() if row.kind == "ask"), present.thread,
+    )  # fmt: skip

@@ -5,14 +5,16 @@ from datetime import datetime
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from signoff.approvals.request_state import ENDINGS
+from signoff.approvals.request_thread import QUESTIONS, answers_in
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.formats.replace import replace
 
-RequestEventKind: TypeAlias = Literal["opened", "reminded", "escalated", "assigned", "closed"]
-"""Events sent to people. Each revision has an `opened`, and a `closed` for any end state."""
+RequestEventKind: TypeAlias = Literal["opened", "reminded", "escalated", "assigned", "told", "closed"]
+"""Events sent to people. Each revision has an `opened`, and a `closed` for any end state. `told`: by the agent."""
 
 
+_SEPARATOR: Final = "!"
 REQUESTER: Final = "requester"
 """The key of `tell` for the person who asked for the call. The other keys are `user:<id>` and `role:<role>`."""
 NoticeEvent: TypeAlias = Literal["waiting", "decided", "ran"]
@@ -20,6 +22,10 @@ NoticeEvent: TypeAlias = Literal["waiting", "decided", "ran"]
 NOTICE_EVENTS: Final[tuple[NoticeEvent, ...]] = get_args(NoticeEvent)
 NoticeKind: TypeAlias = Literal["waiting", "decided", "ran", "failed", "passkey"]
 """`failed`: the call ran without success. `passkey`: a new passkey of the recipient."""
+
+
+DELIVERY_TOPICS: Final = (*NOTICE_EVENTS, *map(str, range(QUESTIONS)))
+"""The events of notices, and for replaced cards the number of the agent's answers on them; see `notice_topic`."""
 
 
 class Notice(FrozenModel):
@@ -51,7 +57,11 @@ class Notice(FrozenModel):
 
 def notice_topic(about: str, event: str) -> str:
     """No approval id contains the separator."""
-    return f"{about}!{event}"
+    return f"{about}{_SEPARATOR}{event}"
+
+
+def approval_of_topic(topic: str) -> str:
+    return topic.partition(_SEPARATOR)[0]
 
 
 class RequestEvent(NamedTuple):
@@ -99,6 +109,8 @@ def events_between(
             events.append(RequestEvent(kind="escalated", request=after))
         if len(after.assignments) > len(before.assignments):
             events.append(RequestEvent(kind="assigned", request=after))
+        if answers_in(after.messages) > answers_in(before.messages):
+            events.append(RequestEvent(kind="told", request=after))
     return tuple(each for each in events if is_sent(each.request))
 
 

@@ -1,6 +1,7 @@
 """The rules of approvers' questions about a waiting request. Pure."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 
 from signoff.approvals.machine import refusal, settled_receipt
@@ -25,6 +26,19 @@ def unanswered(messages: Sequence[RequestMessage]) -> RequestMessage | None:
 
 def questions_left(messages: Sequence[RequestMessage]) -> int:
     return max(QUESTIONS - sum(each.by == "approver" for each in messages), 0)
+
+
+def is_repeated(messages: Sequence[RequestMessage], question: RequestMessage, since: datetime) -> bool:
+    """Return whether the same person has asked the same about this revision, on the same channel, since its arrival."""
+    content = ("by", "subject", "channel", "revision", "text")
+    recent = (each for each in messages if each.at is not None and each.at >= since)
+    return any(all(getattr(each, name) == getattr(question, name) for name in content) for each in recent)
+
+
+def answers_in(messages: Sequence[RequestMessage]) -> int:
+    """Return the number of answered questions. Each one makes new cards, but a worker's further messages do not."""
+    answers = sum(each.by == "agent" for each in messages)
+    return min(answers, len(messages) - answers, QUESTIONS)
 
 
 def question_problem(request: ApprovalRequest, messages: Sequence[RequestMessage], text: str) -> Receipt | None:

@@ -23,6 +23,8 @@ class AskedRevision:
     """`UNKNOWN` if the question that the person saw is unknown."""
     whole: bool = True
     """False if the person did not see every value: then it must be approved elsewhere."""
+    thread: str = ""
+    """The hash of the messages that the person saw. An approval names it."""
 
 
 def note_of(asked: AskedRevision) -> dict[str, Any]:
@@ -32,6 +34,7 @@ def note_of(asked: AskedRevision) -> dict[str, Any]:
         "revision": asked.revision,
         "question_hash": asked.question_hash,
         "whole": asked.whole,
+        "thread": asked.thread,
     }
 
 
@@ -43,12 +46,17 @@ def subject_of(asked: AskedRevision) -> MessageSubject:
         revision=asked.revision,
         question_hash=asked.question_hash,
         whole=asked.whole,
+        thread=asked.thread,
     )
 
 
 def read_note(note: Mapping[str, Any]) -> AskedRevision:
     return AskedRevision(
-        ApprovalRequest.model_validate(note["request"]), note["revision"], note["question_hash"], note["whole"]
+        ApprovalRequest.model_validate(note["request"]),
+        note["revision"],
+        note["question_hash"],
+        note["whole"],
+        note.get("thread", ""),
     )
 
 
@@ -61,4 +69,6 @@ def revision_shown(row: DeliveryRow) -> AskedRevision:
     # A list shows no values.
     listed = row.kind == "digest" and SHOWN not in row.handle
     whole = row.request.card.whole and PARTIAL not in row.handle and not listed
-    return AskedRevision(row.request, row.revision, shown, whole)
+    # At its end, a row gets the request's messages, although the card did not show them.
+    thread = row.request.thread if row.request.state == "pending" else ""
+    return AskedRevision(row.request, row.revision, shown, whole, thread)

@@ -6,6 +6,7 @@ cut separately. Each channel must escape all of this text for its own markup.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Literal
 
 from signoff.approvals.argument_rows import NAME_CHARS
@@ -13,10 +14,10 @@ from signoff.approvals.card import NOTE_CHARS
 from signoff.approvals.confirmation import needs_typing
 from signoff.approvals.quorum import progress
 from signoff.channels.envelopes import OutboundCard
-from signoff.contracts.approval import ApprovalRequest, CardRow
+from signoff.contracts.approval import ApprovalRequest, CardRow, RequestMessage
 from signoff.contracts.decision import Assurance, at_least
 from signoff.contracts.ids import show_code
-from signoff.contracts.limits import EFFECT_CHARS
+from signoff.contracts.limits import EFFECT_CHARS, REASON_CHARS
 from signoff.formats.visible_text import ELLIPSIS, MISSING, cut_visible, one_line
 from signoff.languages.catalogue import text
 from signoff.languages.remarks import remark_text
@@ -34,6 +35,8 @@ LEAST_CHARS: Final = 400
 """The least room for a card, in characters."""
 _TIGHTER: Final = (120, 60, 24)
 _LEAST_EFFECT: Final = 60
+_MARK_CHARS: Final = 12
+"""More characters than the mark of an invisible one has."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class CardLimits:
 
 @dataclass(frozen=True)
 class CardLine:
-    """One argument of a card."""
+    """One argument of a card, or a message between an approver and the agent."""
 
     label: str
     """The label. "" for remarks."""
@@ -172,6 +175,7 @@ class _Writer:
 
     def attempts(self, limits: CardLimits) -> Iterator[CardWords]:
         rows = min(len(self.request.card.rows), limits.rows)
+        yield self.words(limits.value, limits.says, rows, REASON_CHARS)
         for value in (limits.value, *(each for each in _TIGHTER if each < limits.value)):
             yield self.words(value, limits.says, rows)
         # Leave out the model's words before any argument: only the arguments run.
@@ -193,11 +197,12 @@ class _Writer:
         words = next((each for each in fitting if len(each.text) + _LEAST_EFFECT <= max_chars), fitting[-1])
         return replace(words, effect=cut_visible(self.request.card.effect, max_chars - len(words.text)))
 
-    def words(self, value: int, says: int, rows: int) -> CardWords:
-        """`value` and `says` are numbers of characters."""
+    def words(self, value: int, says: int, rows: int, message: int = 0) -> CardWords:
+        """`value`, `says` and `message` are numbers of characters. A message has at least `value`."""
         card, request, formatter, language = self.card, self.request, self.formatter, self.formatter.language
         digest = card.kind == "digest"
-        lines = () if digest else self.lines(value, rows)
+        messages = map(partial(self.message, max(value, message)), request.messages)
+        lines = () if digest else (*self.lines(value, rows), *messages)
         whole = digest or not (any(line.note or not line.label for line in lines))
         heading, code, effect = self.heading(), show_code(request.code), cut_visible(request.card.effect, EFFECT_CHARS)
         how = how_words(self.how if whole or self.how == "link" else "unseen", request, formatter, card.link)
@@ -246,6 +251,17 @@ class _Writer:
         if rows < len(every):
             lines.append(CardLine("", text("card.left_out", self.formatter.language, n=len(every) - rows)))
         return tuple(lines)
+
+    def message(self, limit: int, message: RequestMessage) -> CardLine:
+        """Approvers approve the thread, too: a cut message makes the card incomplete."""
+        language = self.formatter.language
+        who = one_line(message.name or message.subject, NAME_CHARS).text
+        label = text("ask.agent", language) if message.by == "agent" else text("ask.person", language, who=who)
+        words = message.text or text("ask.no_answer", language)
+        whole = one_line(words, _MARK_CHARS * len(words) + 2).text
+        shown = cut_visible(whole, limit)
+        note = text("card.cut", language, n=len(words)) if len(shown) < len(whole) else ""
+        return CardLine(label, f"“{shown}”", note)
 
     def line(self, row: CardRow, limit: int) -> CardLine:
         value = self.formatter.card_words(row)

@@ -261,6 +261,7 @@ def _card_data(card: OutboundCard, voice_now: datetime) -> dict[str, Any]:
         "requester": {"id": request.requester.user, "name": request.requester.name},
         "effect": words.effect,
         "rows": [row.model_dump() for row in request.card.rows],
+        "messages": [{"by": each.by, "name": each.name, "text": each.text} for each in request.messages],
         "agent_says": request.card.agent_says,
         "rule": None if request.rule is None else request.rule.model_dump(mode="json"),
         "expires_at": _time(request.expires_at),

@@ -7,8 +7,9 @@ import base64
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from pydantic import Field
@@ -27,12 +28,14 @@ from sqlalchemy import (
     tuple_,
     update,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 
+from signoff.approvals.notifications import approval_of_topic, notice_topic
+from signoff.approvals.request_thread import QUESTIONS, answers_in
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.formats.replace import replace
 from signoff.formats.tenant_limits import NO_LIMITS, TenantLimits
-from signoff.store.claim_conditions import insert_new
 from signoff.store.leases import LeaseQueue, claim_readable, clip_text, in_seconds, readable
 from signoff.store.limits.counted_acts import DeliveryLimit
 from signoff.store.store import Store
@@ -125,6 +128,9 @@ class DeliveryRow(FrozenModel):
     """The card's name; see `delivery_token`."""
     tenant: str
     approval: str
+    """Also of a replaced card, which is stored apart."""
+    replaced: bool = False
+    """Whether a card with a further answer of the agent has taken its place."""
     revision: int
     person: str
     """The recipient's id, or `room_person` for a room."""
@@ -196,7 +202,7 @@ class DeliveryQueue:
         key = await self._store.secret_key(KEY)
         # Insert in a fixed order, so that two planners of the same cards do not wait for each other.
         values = sorted((_new(key, row) for row in rows), key=lambda row: str(row["token"]))
-        return await self._store.run(lambda connection: sum(insert_new(connection, DELIVERIES, row) for row in values))
+        return await self._store.run(lambda connection: sum(_insert_card(connection, row) for row in values))
 
     async def claim_due(self, limit: int, channel: str) -> list[DeliveryRow]:
         """Claim planned cards of one channel, and reminders of sent ones.
@@ -301,9 +307,12 @@ class DeliveryQueue:
         cards = await self._store.run(write)
         return cards[0] if cards else None
 
-    async def of_request(self, approval: str, revision: int | None = None) -> list[DeliveryRow]:
-        """In order of planning."""
-        which = [DELIVERIES.c.approval == approval]
+    async def of_request(
+        self, approval: str, revision: int | None = None, *, replaced: bool = False
+    ) -> list[DeliveryRow]:
+        """In order of planning. Leaves out the `replaced` cards by default."""
+        topics = [notice_topic(approval, str(number)) for number in range(QUESTIONS)] if replaced else []
+        which: list[ColumnElement[bool]] = [DELIVERIES.c.approval.in_([approval, *topics])]
         if revision is not None:
             which.append(DELIVERIES.c.revision == revision)
         return await self._find(*which)
@@ -315,7 +324,7 @@ class DeliveryQueue:
         query = (
             select(DELIVERIES.c.token)
             .join(other, and_(*same))
-            .where(DELIVERIES.c.token.in_(tokens), other.c.state == "read")
+            .where(DELIVERIES.c.token.in_(tokens), other.c.state == "read", other.c.ended_at.is_(None))
         )
         return (
             await self._store.read(lambda connection: frozenset(connection.scalars(query))) if tokens else frozenset()
@@ -333,15 +342,27 @@ class DeliveryQueue:
     async def list_out(self, channel: str, address: str, since: datetime, until: datetime) -> list[DeliveryRow]:
         """Return the cards that were out at this address at any time from `since` to `until`, by the store's clock.
 
-        A card is out from its first attempt until its request ends. The vendor may have a card without `sent_at`, if
-        its reply was lost.
+        A card is out from its first attempt until its request ends, or until the first attempt of the card in its
+        place. The vendor may have a card without `sent_at`, if its reply was lost.
         """
+        newer = DELIVERIES.alias()
+        is_latest = (
+            select(newer.c.token)
+            .where(
+                DELIVERIES.c.approval.like(notice_topic("%", "_")),
+                newer.c.approval == func.substr(DELIVERIES.c.approval, 1, func.length(DELIVERIES.c.approval) - 2),
+                *(newer.c[name] == DELIVERIES.c[name] for name in ("revision", "person", "channel")),
+                or_(newer.c.tried_at.is_(None), newer.c.tried_at > millis_from_time(until)),
+                or_(newer.c.ended_at.is_(None), newer.c.ended_at > millis_from_time(since)),
+            )
+            .exists()
+        )
         return await self._find(
             DELIVERIES.c.channel == channel,
             DELIVERIES.c.address == address,
             DELIVERIES.c.state.in_(("planned", *_OUT, "closed")),
             DELIVERIES.c.tried_at <= millis_from_time(until),
-            or_(DELIVERIES.c.ended_at.is_(None), DELIVERIES.c.ended_at > millis_from_time(since)),
+            or_(DELIVERIES.c.ended_at.is_(None), DELIVERIES.c.ended_at > millis_from_time(since), is_latest),
         )
 
     async def list_unfinished(self, limit: int, after: DeliveryRow | None = None) -> list[DeliveryRow]:
@@ -386,6 +407,54 @@ class DeliveryQueue:
                 unchanged = (DELIVERIES.c.token == row.token, DELIVERIES.c.request == row.request, waiting[-1])
                 changed += connection.execute(update(DELIVERIES).where(*unchanged).values(values)).rowcount
             return changed
+
+        return await self._store.run(write)
+
+    async def replace_old(self, request: ApprovalRequest, people: Collection[str]) -> int:
+        """Replace those cards of `people` that lack an answer of the agent. Return their number.
+
+        Each new card has its own token, so that an answer to the old one names what that one showed. The old card is
+        stored apart, and is due to be closed. The new card is due at once if the old one was out. A dropped card makes
+        room for a new plan.
+        """
+        key = await self._store.secret_key(KEY)
+        # In a fixed order, so that two writers of the same cards do not wait for each other.
+        old = (
+            select(DELIVERIES)
+            .where(
+                *(*_of(request.id, request.revision), DELIVERIES.c.ended_at.is_(None), DELIVERIES.c.kind != "room"),
+                DELIVERIES.c.state.in_((*_CLOSABLE, "dropped")),
+            )
+            .order_by(DELIVERIES.c.token)
+        )
+
+        def write(connection: Connection) -> int:
+            replaced = 0
+            for row, had in readable(connection.execute(old).all(), _with_request):
+                if row.person not in people or answers_in(had.messages) >= answers_in(request.messages):
+                    continue
+                values = {
+                    "approval": notice_topic(request.id, str(answers_in(had.messages))),
+                    "state": case((_UNTRIED, "dropped"), else_=DELIVERIES.c.state),
+                    "claimed_until": case((_UNTRIED, 0), else_=DELIVERIES.c.claimed_until),
+                    **{"ended_at": StoreClock(), "due_at": StoreClock(), "changed_at": StoreClock(), "attempts": 0},
+                }
+                ours = (DELIVERIES.c.token == row.token, DELIVERIES.c.ended_at.is_(None))
+                # Another dispatcher may have been first.
+                if not connection.execute(update(DELIVERIES).where(*ours).values(values)).rowcount:
+                    continue
+                if row.state == "dropped":
+                    continue
+                unsent = row.state == "planned" and row.tried_at is None
+                new = NewDelivery(
+                    request=request,
+                    person=row.person,
+                    channel=row.channel,
+                    address=row.address,
+                    due_at=time_from_millis(row.due_at) if unsent else None,
+                )
+                replaced += _insert_card(connection, _new(key, new))
+            return replaced
 
         return await self._store.run(write)
 
@@ -526,6 +595,17 @@ def room_person(address: str) -> str:
     return f"{_ROOM}{hashlib.sha256(address.encode()).hexdigest()[:_ROOM_CHARS]}"
 
 
+def _insert_card(connection: Connection, row: Mapping[str, Any]) -> bool:
+    """Return False if the person has a card on the channel, also one that shows more answers of the agent."""
+    return connection.execute(_build_card(connection.dialect.name), row).first() is not None
+
+
+@cache
+def _build_card(dialect: str) -> Any:
+    adding = (sqlite.insert if dialect == "sqlite" else postgresql.insert)(DELIVERIES)
+    return adding.on_conflict_do_nothing().returning(DELIVERIES.c.token)
+
+
 def delivery_token(key: bytes, approval: str, revision: int, person: str, channel: str) -> str:
     """The name is the same for every planner, and cannot be computed without the store's key."""
     content = f"{approval}|{revision}|{person}|{channel}".encode()
@@ -538,6 +618,8 @@ def _newer(had: ApprovalRequest, update: ApprovalRequest, *, reminds: bool) -> A
 
     Only a reminder counts as one, because an escalation may be read before the reminder that preceded it.
     """
+    # An answer to the card approves only the messages that it showed.
+    update = replace(update, messages=had.messages, thread=had.thread)
     if len(update.assignments) < len(had.assignments):
         update = replace(update, assignments=had.assignments)
     further = update.escalated + update.extended - had.escalated - had.extended
@@ -559,9 +641,10 @@ def _match_vendor_ids(channel: str, vendor_ids: Sequence[str]) -> ColumnElement[
 
 
 def _new(key: bytes, row: NewDelivery) -> dict[str, Any]:
-    request = row.request
+    request, told = row.request, answers_in(row.request.messages)
+    topic = notice_topic(request.id, str(told)) if told else request.id
     return {
-        "token": delivery_token(key, request.id, request.revision, row.person, row.channel),
+        "token": delivery_token(key, topic, request.revision, row.person, row.channel),
         "tenant": request.tenant,
         "approval": request.id,
         "revision": request.revision,
@@ -596,5 +679,7 @@ def _row(row: Row[Any]) -> DeliveryRow:
     for name in ("due_at", "created_at", "sent_at", "changed_at", "ended_at", "closed_at", "remind_at", "tried_at"):
         fields[name] = None if fields[name] is None else time_from_millis(fields[name])
     fields["handle"] = json.loads(fields["handle"])
+    fields["approval"] = approval_of_topic(row.approval)
+    fields["replaced"] = fields["approval"] != row.approval
     fields["request"] = ApprovalRequest.model_validate_json(fields["request"])
     return DeliveryRow(**fields)

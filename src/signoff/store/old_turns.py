@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from signoff.approvals.digest import question_hash
-from signoff.approvals.notifications import NOTICE_EVENTS, notice_topic
+from signoff.approvals.notifications import DELIVERY_TOPICS, notice_topic
 from signoff.contracts.ids import SessionKey, TurnKey, parse_workflow_id
 from signoff.contracts.usage import LONGEST
 from signoff.store.claim_conditions import hold_call, try_hold_blob
@@ -160,7 +160,7 @@ def remove_turn(connection: Connection, turn: TurnKey, before: int) -> RemovedRo
     questions = connection.execute(select(QUESTIONS).where(QUESTIONS.c.approval.in_(approvals))).all()
     hashes = [question_hash(question_from_row(row)) for row in questions]
     _delete(connection, OPENED_VALUES, OPENED_VALUES.c.question_hash.in_(hashes))
-    topics = [notice_topic(approval, event) for approval in approvals for event in NOTICE_EVENTS]
+    topics = [notice_topic(approval, event) for approval in approvals for event in DELIVERY_TOPICS]
     cards = _delete(connection, DELIVERIES, DELIVERIES.c.approval.in_([*approvals, *topics]))
     answers = _delete(connection, ANSWERS, ANSWERS.c.approval.in_(approvals))
     for table in (RAW_ANSWERS, RAW_RECEIPTS, REQUEST_MESSAGES, QUESTION_READERS):
@@ -288,5 +288,5 @@ def _delete(connection: Connection, table: Table, *which: ColumnElement[bool]) -
 
 def _topics(asked: ColumnElement[bool]) -> CompoundSelect[Any]:
     """Select the approvals of requests, for their cards, and the topics of their notices."""
-    topics = (select(QUESTIONS.c.approval + notice_topic("", event)).where(asked) for event in NOTICE_EVENTS)
+    topics = (select(QUESTIONS.c.approval + notice_topic("", event)).where(asked) for event in DELIVERY_TOPICS)
     return union(select(QUESTIONS.c.approval).where(asked), *topics)

@@ -121,8 +121,13 @@ class RequestReader:
         return ProvedQuestion(question, args, declaration, rows)
 
     async def draw(self, found: ProvedQuestion) -> LoadedRequest:
+        """Raises `NotFound` for unreadable messages about it, counted for the operator."""
         question, args, declaration, rows = found.question, found.args, found.declaration, found.rows
-        messages = await self._messages.read(question.id)
+        try:
+            messages = await self._messages.read(question.id)
+        except NotFound:
+            self._store.count_refusal("unproved")
+            raise
         request = replace(
             found.request,
             card=await self._card(question, declaration, args),

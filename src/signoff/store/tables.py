@@ -621,8 +621,8 @@ DELIVERIES: Final = Table(
     Column("request", Text, nullable=False),
     Column("remind_at", BigInteger, nullable=True),
     Column("tried_at", BigInteger, nullable=True),
-    # Tokens are derived from these four. If that derivation ever changes, planning fails instead of sending second
-    # cards.
+    # A person's card with a further answer of the agent has another token: planning never sends both. A replaced card
+    # has its own name in `approval`.
     Index("deliveries_cards", "approval", "revision", "person", "channel", unique=True),
     Index("deliveries_by_vendor", "channel", "vendor_id"),
     Index("deliveries_by_address", "channel", "address", "state"),

@@ -293,6 +293,31 @@ class ChannelSuite(CardSuite):
         assert rig.request(request.id).state == "approved"
 
     @play_scenario
+    async def test_answer_of_the_asked_agent_comes_on_a_new_card(self, rig: ChannelRig) -> None:
+        """The card of before the answer approves nothing."""
+        self._answers(rig)
+        request = await rig.ask()
+        card = rig.card(rig.bo)
+        question = rig.vendor.reply(card, rig.bo, f"ask {show_code(request.code)} Why this amount?")
+        if question is None:
+            pytest.skip("a card of this channel has no text below it")
+        await rig.receive(question)
+        assert [each.text for each in rig.request(request.id).messages] == ["Why this amount?"]
+        assert text("receipt.accepted.pending", "en") in rig.text_read_by(rig.bo)
+        await rig.backdate(request)
+        older = self._said_before(rig, lambda: rig.vendor.press(card, rig.bo, "approved"))
+        await rig.answer_question(request, "It is due.")
+        await rig.backdate(request, minutes=1)
+        newer = rig.card(rig.bo, "It is due.")
+        await rig.receive(older)
+        assert rig.request(request.id).votes == ()
+        # Words of before the question are taken back by it.
+        whys = text("why.thread", "en"), text("reply.taken_back", "en", code=show_code(request.code))
+        assert any(why in rig.text_read_by(rig.bo) for why in whys)
+        await rig.receive(rig.vendor.press(newer, rig.bo, "approved"))
+        assert rig.request(request.id).state == "approved"
+
+    @play_scenario
     async def test_request_with_typed_confirmation_is_not_decided_here(self, rig: ChannelRig) -> None:
         """The card asks for a sign-in, and so does the reply to an answer."""
         self._shows(rig)

@@ -10,6 +10,8 @@ from sqlalchemy import update
 from signoff.approvals import deadlines, machine
 from signoff.approvals.card import render_card
 from signoff.approvals.notifications import Notice, NoticeKind, RequestEvent, RequestEventKind
+from signoff.approvals.request_thread import hash_thread, is_repeated, question_problem, thread_problem
+from signoff.channels.asked_revision import AskedRevision
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.envelopes import ChannelReply, InboundBatch, InboundRequest, OutboundCard
@@ -19,7 +21,7 @@ from signoff.channels.inbound.reply_slots import ReplySlot, ReplySlots
 from signoff.channels.outbound.dispatcher import Dispatcher
 from signoff.channels.outbound.sender import SenderDeps
 from signoff.contracts.activity_messages import Authority
-from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.approval import ApprovalRequest, RequestMessage
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import REQUIRES_APPROVAL
 from signoff.contracts.clock import system_clock
@@ -27,7 +29,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision, Verdict, at_least
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.person import Person, Principal
-from signoff.contracts.receipt import Receipt
+from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft, decision_from_draft
 from signoff.formats.replace import replace
 from signoff.people.directory import Directory, FixedDirectory
@@ -155,6 +157,13 @@ class ChannelRig:
         await self.report_event("opened", revised)
         await self.dispatch()
         return revised
+
+    async def answer_question(self, request: ApprovalRequest, words: str) -> None:
+        """Answer an approver's question as the agent, and send the new cards."""
+        number = len(self.request(request.id).messages) + 1
+        said = RequestMessage(number=number, by="agent", text=words, revision=request.revision)
+        await self.report_event("told", self.decisions.tell(request.id, said))
+        await self.dispatch()
 
     async def report_event(self, kind: RequestEventKind, request: ApprovalRequest) -> None:
         self.events.add(kind, request)
@@ -345,6 +354,36 @@ class RecordingDecisions:
             self._receipts[named] = receipt
         return receipt
 
+    async def ask(self, asked: AskedRevision, question: str, author: DecisionAuthor, *, again: bool) -> Receipt:
+        request, person = self.request(asked.request.id), author.person
+        message = RequestMessage(
+            number=len(request.messages) + 1,
+            by="approver",
+            text=question,
+            revision=request.revision,
+            subject=person.id,
+            name=person.name,
+            channel=author.channel,
+            at=self._clock(),
+        )
+        if code := self._refusal_code(request, person):
+            return machine.refusal(request, code)
+        if asked.question_hash != request.question_hash:
+            return machine.stale_receipt(request)
+        since = author.received_at if again else None
+        if since is None or not is_repeated(request.messages, message, since):
+            problem = question_problem(request, request.messages, question)
+            if problem is not None:
+                return problem
+            self.tell(request.id, message)
+        return Receipt(status="accepted", approval_id=request.id, state="pending")
+
+    def tell(self, approval: str, message: RequestMessage) -> ApprovalRequest:
+        """Add a message about a request."""
+        messages = (*self.request(approval).messages, message)
+        self._requests[approval] = replace(self.request(approval), messages=messages, thread=hash_thread(messages))
+        return self.request(approval)
+
     async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
         if not self.server:
             raise ServerUnavailable("the server is away")
@@ -359,6 +398,8 @@ class RecordingDecisions:
             return Receipt(status="refused", code="unknown", approval_id=decision.approval_id)
         request, now = self.request(decision.approval_id), self._clock()
         refused = machine.examine(request, decision, author, now)
+        if refused is None and decision.verdict == "approved":
+            refused = thread_problem(request, decision.thread, request.messages)
         if refused is not None:
             return refused
         after = machine.count_vote(request, machine.vote_of(decision, author, author.received_at or now))
@@ -381,7 +422,7 @@ class RecordingDecisions:
             }
         )
 
-    def _refusal_code(self, request: ApprovalRequest, person: Person) -> str:
+    def _refusal_code(self, request: ApprovalRequest, person: Person) -> ReceiptCode:
         spec = approver_spec_of(request)
         return resolve_eligibility(person, self._people, spec, self._clock()).code
 

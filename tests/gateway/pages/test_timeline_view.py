@@ -46,3 +46,10 @@ def test_failed_card_shows_the_vendors_message() -> None:
 
 def test_dropped_card_is_left_out() -> None:
     assert summary(row(state="dropped")) == []
+
+
+def test_replaced_card_shows_no_decision() -> None:
+    assert [each[2] for each in summary(row(state="closed", replaced=True), row())] == [
+        "Replaced by a newer card",
+        "sent",
+    ]

@@ -131,6 +131,21 @@ async def test_old_turn_is_removed_with_its_notices(store: Store) -> None:
     assert await count(store, DELIVERIES) == 0
 
 
+async def test_old_turn_is_removed_with_its_replaced_cards(store: Store) -> None:
+    await settled(store)
+    cards, request = DeliveryQueue(store), replace(a_request(), id="main.s.t.c1.1")
+    await cards.plan([NewDelivery(request=request, person="bo", channel="chat", address="bo")])
+    asked = RequestMessage(number=1, by="approver", text="Why?", revision=1)
+    said = RequestMessage(number=2, by="agent", text="It is due.", revision=1)
+    assert await cards.replace_old(replace(request, messages=(asked, said)), {"bo"}) == 1
+    for card in await cards.of_request(request.id):
+        await cards.drop(card.token)
+    await age(store, 2)
+    limit = await before(store)
+    assert (await store.run(partial(remove_turn, turn=TURN, before=limit))).cards == 3
+    assert await count(store, DELIVERIES) == 0
+
+
 async def _asked_now(store: Store) -> None:
     await put(store, question("main.s.t.c2.1", call="c2.1"))
 

@@ -1,9 +1,11 @@
 from functools import partial
 
+import pytest
 from question_kit import put, question, take
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, insert, update
 
 from signoff.contracts.approval import RequestMessage
+from signoff.contracts.errors import NotFound
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions
 from signoff.store.questions.request_messages import RequestMessages, UnansweredMessage, add_message, read_messages
@@ -30,6 +32,14 @@ async def test_messages_are_numbered_and_read_in_order(store: Store) -> None:
     ]  # fmt: skip
     assert all(each.at is not None for each in found)
     assert await store.read(partial(read_messages, approval="main.s.t.c1.1")) == found
+
+
+@pytest.mark.parametrize("body", ["", "no JSON", "{}", "[" * 10_000, '{"number": 1, "by": "agent", "text": 7}'])
+async def test_forged_message_is_reported_as_an_unknown_request(store: Store, body: str) -> None:
+    row = {"approval": "main.s.t.c1.1", "number": 1, "author": "agent", "body": body}
+    await store.run(lambda connection: connection.execute(insert(REQUEST_MESSAGES), row).close())
+    with pytest.raises(NotFound):
+        await RequestMessages(store).read("main.s.t.c1.1")
 
 
 async def test_only_unanswered_questions_of_waiting_requests_are_listed(store: Store) -> None:

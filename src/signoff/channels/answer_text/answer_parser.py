@@ -1,12 +1,12 @@
-"""Parses a written answer: an approval, a denial, or neither.
+"""Parses a written answer: an approval, a denial, a question to the agent, or neither.
 
 An answer approves only if its new text consists of decision words, courtesies, greetings, the request's code and its
 repeated effect. Any further word may be a condition: a question back costs a minute, a wrong guess costs money. A
-denial needs less: one clear denial and no approval.
+denial needs less: one clear denial and no approval. A question needs its word and a colon, or its word and a code.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final, Literal
 
@@ -15,6 +15,7 @@ from signoff.channels.answer_text.answer_vocabulary import (
     ADDRESSED,
     ALIASES,
     APPROVE,
+    ASK,
     COURTESIES,
     DENY,
     FIRM,
@@ -32,6 +33,7 @@ from signoff.channels.answer_text.answer_vocabulary import (
     YES,
 )
 from signoff.channels.answer_text.approval_remarks import RESERVE, is_remark
+from signoff.channels.answer_text.asked_words import find_question
 from signoff.contracts.decision import Verdict
 from signoff.contracts.limits import ANSWER_LINES
 
@@ -75,6 +77,8 @@ class ParsedAnswer:
     unread: str = ""
     effects: frozenset[str] = frozenset()
     footer: str = ""
+    question: str = ""
+    """A question to the agent. Then `verdict` is None, and `why` is ""."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +147,7 @@ _USES: Final[Mapping[str, Mapping[str, str]]] = {
     "firm": FIRM,
     "reasoned": REASONED,
     "yes": YES,
+    "ask": ASK,
 }
 
 
@@ -166,6 +171,35 @@ def lines_of(text: str) -> list[str]:
 
 def read_lines(lines: Sequence[str], sender: AnswerSender, *, cut: bool = False) -> ParsedAnswer:
     """Lines that are `cut`, or more than `ANSWER_LINES`, decide nothing."""
+    answer = _read_decision(lines, sender, cut=cut)
+    if answer.verdict == "approved" or cut or len(lines) > ANSWER_LINES:
+        return answer
+    found = find_question(lines, phrases_of(sender.locale).words["ask"], sender.effects)
+    if found is None:
+        return answer
+    if answer.verdict == "denied":
+        # `ask: No, which invoice?` may correct an earlier question.
+        denies = any(_is_only_denial(line, sender) for line in found.lines[1:])
+        return answer if denies else ParsedAnswer(None, answer.code, "\n".join(lines).strip(), "two")
+    # Without a code, a message to several people may ask another of them.
+    if not found.clear or (sender.others and not found.code):
+        return answer
+    # A decision behind the word is no question.
+    rest = _read_decision(found.lines, sender)
+    if rest.verdict is not None or rest.why == "two":
+        return replace(answer, why="two")
+    return ParsedAnswer(None, found.code, answer.comment, effects=answer.effects, question=found.text)
+
+
+def _is_only_denial(line: str, sender: AnswerSender) -> bool:
+    """Return False for a denial with any other text: `No. 471` is a number."""
+    body = _Body(others=sender.others)
+    if line:
+        _read_line(line, phrases_of(sender.locale), sender, body)
+    return body.no and not body.unread and not any(map(str.isdecimal, body.codes))
+
+
+def _read_decision(lines: Sequence[str], sender: AnswerSender, *, cut: bool = False) -> ParsedAnswer:
     text = "\n".join(lines).strip()
     phrases = phrases_of(sender.locale)
     body = _Body(others=sender.others)

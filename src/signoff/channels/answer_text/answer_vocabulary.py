@@ -215,6 +215,15 @@ TOWARDS: Final[Mapping[str, str]] = {
 """Words between a decision and a code."""
 OBJECTS: Final[Mapping[str, str]] = {"en": "it, this, that, them", "de": "das, es, sie"}
 """Words after the verb of a request's effect: `book it`."""
+ASK: Final[Mapping[str, str]] = {
+    "en": "ask, question",
+    "de": "frage",
+    "es": "pregunta",
+    "fr": "question",
+    "it": "domanda",
+    "pt": "pergunta",
+}
+"""Words before a question to the agent: `ask: Which invoice?`."""
 FIRM: Final[Mapping[str, str]] = {"en": "nope", "de": "nein, nee", "fr": "non"}
 """Denials whose meaning no following word changes, as it does in `no problem`."""
 REASONED: Final[Mapping[str, str]] = {"en": "no too, no already", "it": "no troppo, no già"}

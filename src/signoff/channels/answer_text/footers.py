@@ -89,7 +89,7 @@ def read_mail_answer(
     if answer.verdict == "denied":
         return _keep_denial(answer, cut, below, sender)
     whole = "\n".join([*above, *below]).strip()
-    if answer.verdict is None:
+    if answer.verdict is None and not answer.question:
         return replace(answer, comment=whole)
     if not any(cut.footer) and is_unfinished("\n".join(cut.body)):
         return ParsedAnswer(None, answer.code, whole, "more", next(filter(None, reversed(cut.body))), answer.effects)

@@ -70,6 +70,13 @@ class DecisionPort(CodeLookup, Protocol):
         """
         ...
 
+    async def ask(self, asked: AskedRevision, question: str, author: DecisionAuthor, *, again: bool) -> Receipt:
+        """Ask the agent about the revision that the author was shown.
+
+        Raises `Unavailable`. The caller tries `again`, and then the same question counts once.
+        """
+        ...
+
     async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
         """Return the address of a page where the person can read the request, and decide it after a sign-in."""
         ...
@@ -123,8 +130,10 @@ class AnswerHandler:
         when = time_of_message(action.said_at, row.received_at)
         answer = _read(action, await self._sender(channel, action, person, when))
         by_words = answer.verdict == "approved" and action.verdict is None
-        if row.about is not None and answer.verdict is not None:
+        if row.about is not None and (answer.verdict is not None or answer.question):
             asked = read_note(row.about)
+            if answer.question:
+                return await self._ask(channel, action, person, answer.question, asked, row)
             if by_words and is_held(row.about) and await self._is_taken_back(channel, action, person, asked, row):
                 return self._taken_back(action, person, asked)
             # Decide the noted revision: it may be decided already, and another revision may be open now.
@@ -139,6 +148,9 @@ class AnswerHandler:
         if action.unclear == REACTION and not any(asked.request.state == "pending" for asked in about.asked):
             # People also react to ended requests, and need no reply.
             return Outcome({"what": "reaction", "person": person.id})
+        if answer.question and about.certain:
+            asked = read_note(await self._arrivals.note(row.key, note_of(about.asked[0])))
+            return await self._ask(channel, action, person, answer.question, asked, row)
         if answer.verdict is None or not about.certain:
             return await self._question(channel, action, person, answer, about)
         asked = about.asked[0]
@@ -226,6 +238,26 @@ class AnswerHandler:
         reply = ChannelReply(text=words, language=formatter.language)
         return Outcome(None, reply, in_words(action.where), about=(asked,), hold=seconds)
 
+    async def _ask(
+        self,
+        channel: Channel,
+        action: InboundAction,
+        person: Person,
+        question: str,
+        asked: AskedRevision,
+        row: InboundRow,
+    ) -> Outcome:
+        author = DecisionAuthor(person, channel.kind, channel.assurance, row.received_at, by_card=True)
+        receipt = await self._decisions.ask(asked, question, author, again=row.about is not None)
+        link = await self._decisions.link(asked.request, person, channel.kind)
+        formatter = formatter_for(person, self._clock())
+        words = receipt_words(receipt, formatter, link, code=asked.request.code)
+        reply = ChannelReply(text=words, receipt=receipt, language=formatter.language)
+        said = action.said_at.isoformat() if action.said_at else ""
+        made = {"what": "question", "person": person.id, "approval": receipt.approval_id, SAID: said}
+        made |= {"status": receipt.status, "code": receipt.code}
+        return Outcome(drop_empty(made), reply, in_words(action.where), about=(asked,))
+
     async def _decide(
         self,
         channel: Channel,
@@ -299,10 +331,10 @@ class AnswerHandler:
             # Use the same text for other people's requests and for unknown ones, so that a guess reveals nothing.
             message = "receipt.unknown" if answer.code or action.token else "reply.none"
             reply = ChannelReply(text=text(message, formatter.language))
-        elif about.doubt and answer.verdict is not None:
+        elif about.doubt and (answer.verdict is not None or answer.question):
             link = await self._decisions.link(requests[0], person, channel.kind)
             reply = ChannelReply(text=doubtful_time_text(about.doubt, requests, formatter, link))
-        elif about.certain or (answer.verdict is None and len(requests) == 1):
+        elif about.certain or (answer.verdict is None and not answer.question and len(requests) == 1):
             link = await self._decisions.link(requests[0], person, channel.kind)
             # With the code the author confirms this request, and that the other text means nothing.
             coded = bool(answer.unread) or not (action.token or action.vendor_ids)
@@ -310,12 +342,19 @@ class AnswerHandler:
             if answer.footer:
                 await self._footers.ask(person.tenant, person.id, footer_digest(answer.footer), requests[0].code)
             message = not_understood_text(
-                requests[0], formatter, link, how=how, unread=answer.unread, footer=bool(answer.footer)
+                requests[0],
+                formatter,
+                link,
+                how=how,
+                unread=answer.unread,
+                footer=bool(answer.footer),
+                asks=answer.why == "question",
             )
             reply = ChannelReply(text=message, reason_required=requests[0].require_reason)
         else:
             reply = ChannelReply(
-                text=which_request_text(requests, formatter), choices=tuple(show_code(each.code) for each in requests)
+                text=which_request_text(requests, formatter, asks=bool(answer.question)),
+                choices=() if answer.question else tuple(show_code(each.code) for each in requests),
             )
         reply = replace(reply, language=formatter.language)
         said = action.said_at.isoformat() if action.said_at else ""
@@ -371,6 +410,7 @@ def _draft(asked: AskedRevision, verdict: Verdict, reason: str, row: InboundRow)
             "approval_id": asked.request.id,
             "revision": asked.revision,
             "question_hash": asked.question_hash,
+            "thread": asked.thread if verdict == "approved" else "",
             "verdict": verdict,
             "reason": reason if len(reason) <= REASON_CHARS else reason[: REASON_CHARS - 1] + "…",
             # Part of an Update's id, so that a retry counts once. Hash the key, as vendors' keys may have any length.

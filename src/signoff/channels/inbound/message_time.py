@@ -20,7 +20,7 @@ SAID: Final = "said_at"
 """The time of writing in the result of a message that led to a question back."""
 CHANGES: Final = "changes"
 """The key of the edited or deleted message in the result of a change."""
-_UNCLEAR: Final = ("asked", "unreadable", "failed")
+_UNCLEAR: Final = ("asked", "question", "unreadable", "failed")
 """The results of messages that may have been meant to retract an approval."""
 _BEFORE_DEADLINE: Final = timedelta(seconds=1)
 
@@ -61,18 +61,21 @@ def later_actions(
 ) -> tuple[list[tuple[InboundRow, InboundAction]], bool]:
     """Return the later messages that were not read yet, and whether any other makes the approval doubtful.
 
-    A later message that decided nothing or cannot be read does so, and any edit or deletion of the approval. A message
-    is later if it was written later. The arrival decides if a time of writing is unknown or both are equal.
+    A later message that decided nothing or cannot be read does so, and any edit or deletion of the approval. A question
+    about another request does not. A message is later if it was written later. The arrival decides if a time of writing
+    is unknown or both are equal.
     """
     waiting: list[tuple[InboundRow, InboundAction]] = []
     is_doubtful = False
     own = time_of_message(action.said_at, row.received_at)
+    approval = ((row.about or {}).get("request") or {}).get("id")
     for other in others:
         if other.state != "new":
             result = other.result or {}
             said = datetime.fromisoformat(result[SAID]) if SAID in result else None
             is_later = _is_later(time_of_message(said, other.received_at), own)
-            is_unclear = result.get("what") in _UNCLEAR and is_later
+            is_about_it = result.get("approval", approval) == approval
+            is_unclear = result.get("what") in _UNCLEAR and is_about_it and is_later
             is_doubtful = is_doubtful or is_unclear or result.get(CHANGES) == action.key
             continue
         try:

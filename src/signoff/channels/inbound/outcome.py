@@ -111,7 +111,7 @@ class ReplyLimit:
 
 
 def _decides_nothing(result: dict[str, Any]) -> bool:
-    is_refused = result["what"] == "decided" and result.get("status") not in ("accepted", "counted")
+    is_refused = result["what"] in ("decided", "question") and result.get("status") not in ("accepted", "counted")
     return is_refused or result["what"] in ("asked", "changed", "link", "sender")
 
 

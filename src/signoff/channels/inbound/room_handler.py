@@ -11,6 +11,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.clock import Clock
 from signoff.contracts.person import Person
 from signoff.decisions.request_taker import RequestTaker
+from signoff.formats.replace import replace
 from signoff.languages.catalogue import ENGLISH, text
 from signoff.people.directory import Directory
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow, NewDelivery
@@ -89,6 +90,8 @@ class RoomHandler:
         formatter = formatter_for(person, self._clock())
         link = await self._requests.link(request, person, channel.kind)
         mine = await self._own_card(channel, action, person, request)
+        # The agent may just have answered. An approval by this card names the messages that its row shows.
+        request = replace(request, messages=mine.request.messages, thread=mine.request.thread)
         opened = formatter.text("card.open", link=link)
         if channel.views:
             card = OutboundCard(token=mine.token, request=request, person=person, address=mine.address, link=link)

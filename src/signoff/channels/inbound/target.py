@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
+from signoff.approvals.request_thread import answers_in
 from signoff.channels.asked_revision import UNKNOWN, AskedRevision, revision_shown
 from signoff.channels.base import Channel
 from signoff.channels.envelopes import InboundAction
@@ -148,7 +149,8 @@ async def _asked_by(
             each for each in await codes.with_code(person, subject.code) if each.id == subject.approval
         ]
         if requests:
-            revisions.append(AskedRevision(requests[-1], subject.revision, subject.question_hash, subject.whole))
+            shown = (subject.revision, subject.question_hash, subject.whole, subject.thread)
+            revisions.append(AskedRevision(requests[-1], *shown))
     return tuple(revisions)
 
 
@@ -158,7 +160,15 @@ async def _open(deliveries: DeliveryQueue, channel: Channel, person: Person, whe
     A list, and a card that is still being sent, are uncertain: the person may not have read it.
     """
     rows = await _out(deliveries, channel, person, when)
-    still = [row for row in rows if row.ended_at is None or row.ended_at > when.arrived]
+    newest = {(row.approval, row.revision): row for row in sorted(rows, key=_version)}
+    still = [
+        row
+        for row in rows
+        if row.ended_at is None
+        or row.ended_at > when.arrived
+        # The card in its place was not sent yet.
+        or (row.replaced and newest[row.approval, row.revision] is row)
+    ]
     if when.said is None:
         return Target(_list_shown(still), certain=False, doubt="untimed")
     read = [row for row in rows if _sent_by(row, when.said, when)]
@@ -191,7 +201,7 @@ async def _by_code(
     if rows:
         # Allow the slack only if no revision had surely been sent by then.
         sure = [row for row in rows if row.tried_at is not None and row.tried_at <= at]
-        newest_last = sorted(sure or rows, key=lambda row: row.revision, reverse=not sure)
+        newest_last = sorted(sure or rows, key=_version, reverse=not sure)
         target = _one_of(_list_shown({row.approval: row for row in newest_last}.values()))
         return dataclasses.replace(target, certain=target.certain and not doubt, doubt=doubt)
     coded = await codes.with_code(person, code)
@@ -226,12 +236,18 @@ async def _revision_last_sent(
     Without any card, an answer that names no revision means the first one, and the person saw none of its values: the
     code may come from a room or from a colleague.
     """
-    rows = [row for row in await deliveries.of_request(request.id) if row.person == person.id]
+    every = await deliveries.of_request(request.id, replaced=True)
+    rows = [row for row in every if row.person == person.id]
     rows = [row for row in rows if row.sent_at is not None and _sent_by(row, at, when)]
     if rows:
-        return max(map(revision_shown, rows), key=lambda each: (each.revision, each.whole))
+        return revision_shown(max(rows, key=lambda row: (*_version(row), revision_shown(row).whole)))
     shown = request.question_hash if request.revision == 1 else UNKNOWN
     return AskedRevision(request, 1, shown, whole=False)
+
+
+def _version(row: DeliveryRow) -> tuple[int, int]:
+    """Return the revision and the number of the agent's answers that a card shows."""
+    return row.revision, answers_in(row.request.messages)
 
 
 def _list_shown(rows: Iterable[DeliveryRow]) -> tuple[AskedRevision, ...]:

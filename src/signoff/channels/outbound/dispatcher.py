@@ -145,6 +145,11 @@ class Dispatcher:
         if event.kind == "closed":
             await cards.end(request.id, request.revision, request)
             return
+        if request.messages:
+            # For every event, as for hand-ons below, and before planning. The cards of people who voted stay.
+            voters = {vote.subject for vote in request.votes}
+            asked = find_asked(request, self._deps.people, self._deps.clock())
+            await cards.replace_old(request, {person.id for person in asked} - voters)
         # Plan for every event: more people may be approvers now. Existing cards do not change.
         await self._plan(request)
         if request.assignments:

@@ -56,6 +56,7 @@ def not_understood_text(
     *,
     unread: str = "",
     footer: bool = False,
+    asks: bool = False,
 ) -> str:
     """`unread` is the line of unknown meaning. `footer`: add that the block will be known after a clear answer."""
     language = formatter.language
@@ -63,6 +64,8 @@ def not_understood_text(
     if unread:
         lines.append(text("reply.unread", language, line=one_line(unread, UNREAD_CHARS).text))
     lines.append(how_words(how, request, formatter, link))
+    if asks:
+        lines.append(_how_to_ask(show_code(request.code), language))
     if footer:
         lines.append(text("reply.footer", language))
     if link and how != "link":
@@ -80,14 +83,20 @@ def doubtful_time_text(
     return "\n".join(lines)
 
 
-def which_request_text(requests: Sequence[ApprovalRequest], formatter: Formatter) -> str:
+def which_request_text(requests: Sequence[ApprovalRequest], formatter: Formatter, *, asks: bool = False) -> str:
     """Names the codes and how to use one."""
     each = _with_codes(requests)
     language = formatter.language
     # Write the word for a code in the example: people would copy a real code.
+    if asks:
+        return "\n".join((text("reply.which", language), *each, _how_to_ask(text("word.code", language), language)))
     words = {"approve": text("word.approve", language), "deny": text("word.deny", language)}
     how = text("card.how.text", language, **words, code=text("word.code", language))
     return "\n".join((text("reply.which", language), *each, how))
+
+
+def _how_to_ask(code: str, language: str) -> str:
+    return text("card.how.ask", language, ask=text("word.ask", language), code=code)
 
 
 def _with_codes(requests: Sequence[ApprovalRequest]) -> list[str]:

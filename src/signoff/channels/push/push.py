@@ -85,6 +85,9 @@ class Push(Channel):
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """Replace the notification by one with the end state."""
+        if closed.request.state == "pending":
+            # A newer card has its own notification.
+            return
         formatter = self.formatter(closed.person)
         words = formatter.text("push.ended", state=formatter.text(f"state.{closed.request.state}"))
         await self._send(closed.person, closed.token, PushMessage(closed.token, words, ended=True), until=None)

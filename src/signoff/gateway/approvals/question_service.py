@@ -1,14 +1,16 @@
 """Takes approvers' questions about waiting requests, and wakes the turns that answer them."""
 
 import logging
+from datetime import datetime
 from functools import partial
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
 from signoff.approvals.audit_events import message_entry, rejected_entry
-from signoff.approvals.machine import refusal
+from signoff.approvals.machine import refusal, stale_receipt
 from signoff.approvals.redaction import redact_secrets, secret_values
-from signoff.approvals.request_thread import question_problem
+from signoff.approvals.request_thread import is_repeated, question_problem
 from signoff.audit.log import entry_writer
 from signoff.contracts.approval import ApprovalRequest, RequestMessage
 from signoff.contracts.decision import Assurance, at_least
@@ -33,6 +35,11 @@ from signoff.telemetry.json_log import bind_log_fields, fields_of_request
 _log = logging.getLogger(__name__)
 
 
+class _Shown(NamedTuple):
+    question_hash: str
+    since: datetime | None
+
+
 class QuestionService:
     """The one way of approvers' questions into the store."""
 
@@ -41,12 +48,21 @@ class QuestionService:
         self._rows = Questions(deps.store)
 
     async def ask(
-        self, approval_id: str, person: Person, text: str, channel: str, assurance: Assurance = "session"
+        self,
+        approval_id: str,
+        person: Person,
+        text: str,
+        channel: str,
+        assurance: Assurance = "session",
+        *,
+        question_hash: str = "",
+        since: datetime | None = None,
     ) -> Receipt:
         """Ask the agent about a request. Only people who may decide it ask, by an assurance that could decide it.
 
-        Records a refusal. A person without read access gets the answer for an unknown request. Raises
-        `StoreUnavailable`.
+        `question_hash` is that of the shown revision. "" means the present one. `since`: when the question arrived, if
+        an earlier try may have asked it. Records a refusal. A person without read access gets the answer for an unknown
+        request. Raises `StoreUnavailable`.
         """
         with bind_log_fields(fields_of_request(approval_id)):
             unknown = refuse("unknown", approval_id, "there is no such request")
@@ -54,7 +70,8 @@ class QuestionService:
                 found = await self._deps.requests.find(approval_id)
             except NotFound:
                 return unknown
-            receipt = await self._ask(found, person, text, channel, assurance)
+            shown = _Shown(question_hash, since)
+            receipt = await self._ask(found, person, text, channel, assurance, shown)
             if receipt.status != "refused":
                 return receipt
             deps, tenant = self._deps, found.request.tenant
@@ -63,7 +80,7 @@ class QuestionService:
             return receipt if await Conversations(deps).may_read(found.request, person) else unknown
 
     async def _ask(
-        self, found: ProvedQuestion, person: Person, text: str, channel: str, assurance: Assurance
+        self, found: ProvedQuestion, person: Person, text: str, channel: str, assurance: Assurance, shown: _Shown
     ) -> Receipt:
         deps, request = self._deps, found.request
         code = resolve_eligibility(person, deps.people, approver_spec_of(request), deps.clock()).code
@@ -85,7 +102,7 @@ class QuestionService:
             name=person.name,
             channel=channel,
         )
-        receipt = await self._rows.run_locked(request.id, partial(self._add, message))
+        receipt = await self._rows.run_locked(request.id, partial(self._add, message, shown))
         if receipt.status == "accepted" and await self.announce(UnansweredMessage(request.id, request.revision)):
             # It ended just now. The question stays in the store.
             return refusal(request, "already_decided", why="gone")
@@ -115,11 +132,18 @@ class QuestionService:
         waits = receipt.status != "refused" and receipt.state in ("", "pending")
         return not waits and receipt.code != "unavailable"
 
-    def _add(self, message: RequestMessage, connection: Connection, rows: ApprovalRows | None) -> Receipt:
+    def _add(
+        self, message: RequestMessage, shown: _Shown, connection: Connection, rows: ApprovalRows | None
+    ) -> Receipt:
         if rows is None:
             return refuse("unknown", "")
         request = rows.request(rows.latest)
-        problem = question_problem(request, read_messages(connection, request.id), message.text)
+        messages = read_messages(connection, request.id)
+        if shown.since is not None and is_repeated(messages, message, shown.since):
+            return Receipt(status="accepted", approval_id=request.id, state="pending")
+        if request.state == "pending" and shown.question_hash not in ("", request.question_hash):
+            return stale_receipt(request)
+        problem = question_problem(request, messages, message.text)
         if problem is not None:
             return problem
         number = add_message(connection, request.id, message)

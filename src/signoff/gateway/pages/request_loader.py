@@ -59,7 +59,8 @@ async def open_request(
     # Draw a pending request from the store alone: its turn adds nothing, and the server may be down.
     line = None if request.state == "pending" else await _line(deps, key, language)
     rooms = deps.catalog.channels.rooms
-    rows = await DeliveryQueue(deps.store).of_request(request.id, request.revision) if request.notify or rooms else []
+    queue = DeliveryQueue(deps.store)
+    rows = await queue.of_request(request.id, request.revision, replaced=True) if request.notify or rooms else []
     deliveries = delivery_lines(rows, deps.catalog.channels.declared, deps.people, language)
     left = await unopened_pages(deps.store, loaded, visitor.person) if request.state == "pending" else 0
     undo = undoable_seconds(loaded.rows, visitor)

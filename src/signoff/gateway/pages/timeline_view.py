@@ -193,6 +193,6 @@ def _line(row: DeliveryRow, declared: Mapping[str, DeclaredChannel], people: Dir
         who=row.address if row.kind == "room" else display_name(people, row.person, row.tenant),
         channel=row.channel if kind in ("", row.channel) else f"{row.channel} ({kind})",
         state=row.state,
-        words=text(f"told.{row.state}", language),
+        words=text("end.replaced" if row.replaced else f"told.{row.state}", language),
         why=(row.message or row.code)[:200] if failed else "",
     )

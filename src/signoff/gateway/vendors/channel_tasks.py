@@ -11,6 +11,7 @@ from typing import Final
 
 from signoff.audit.event_sources import EventSources
 from signoff.audit.log import AuditLog
+from signoff.channels.asked_revision import AskedRevision
 from signoff.channels.base import Channel
 from signoff.channels.inbound.processor import InboundProcessor
 from signoff.channels.inbound.receiver import InboundReceiver
@@ -29,6 +30,7 @@ from signoff.gateway.absence_service import list_absences
 from signoff.gateway.approvals.approval_links import LINK_KEY, ApprovalLink, make_link
 from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.approvals.question_repeater import QuestionRepeater
+from signoff.gateway.approvals.question_service import QuestionService
 from signoff.gateway.audit_writer import record
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.read_access import may_read, of_request
@@ -216,6 +218,17 @@ class DecisionAdapter:
     async def decide(self, draft: DecisionDraft, author: DecisionAuthor) -> Receipt:
         """A repeated decision gets its receipt from the store."""
         return await DecisionService(self._deps).decide(draft, author)
+
+    async def ask(self, asked: AskedRevision, question: str, author: DecisionAuthor, *, again: bool) -> Receipt:
+        return await QuestionService(self._deps).ask(
+            asked.request.id,
+            author.person,
+            question,
+            author.channel,
+            author.assurance,
+            question_hash=asked.question_hash,
+            since=author.received_at if again else None,
+        )
 
     async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
         """Return requests that the person may decide, waiting or decided. Raises `ServerUnavailable`."""

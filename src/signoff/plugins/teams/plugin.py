@@ -202,7 +202,8 @@ class Teams(Channel):
 
     def respond(self, received: InboundBatch, reply: ChannelReply) -> InboundBatch:
         """A decided request's card has no further use, so the reply replaces it until `close` updates it."""
-        if reply.receipt is not None and reply.receipt.status == "accepted":
+        receipt = reply.receipt
+        if receipt is not None and receipt.status == "accepted" and receipt.state != "pending":
             return _responding(received, CARD_TYPE, text_content(reply.text))
         return _responding(received, MESSAGE_TYPE, reply.text)
 

@@ -148,7 +148,7 @@ class Twilio(Channel):
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
         to, receipt = str(where["to"]), reply.receipt
         sent = await self._send(to, text_fields(reply.text, self._options.via))
-        if receipt is not None and receipt.status == "accepted":
+        if receipt is not None and receipt.status == "accepted" and receipt.state != "pending":
             self._answered[receipt.approval_id, to] = None
             while len(self._answered) > _KEPT:
                 self._answered.popitem(last=False)

@@ -27,6 +27,8 @@ class MessageSubject(FrozenModel):
     """The hash of the revision's question."""
     whole: bool
     """Whether the recipient was shown every value."""
+    thread: str = ""
+    """The hash of the shown messages."""
 
 
 class OwnMessage(FrozenModel):

@@ -35,7 +35,7 @@ from signoff.store.questions.approval_rows import (
 )
 from signoff.store.questions.question_readers import add_readers, entries_of
 from signoff.store.store import Also, Store
-from signoff.store.tables import ANSWERS, QUESTIONS, StoreClock, time_from_millis
+from signoff.store.tables import ANSWERS, QUESTIONS, REQUEST_MESSAGES, StoreClock, time_from_millis
 from signoff.store.tickets import number_of_key
 
 T = TypeVar("T")
@@ -85,10 +85,14 @@ _TOUCHED: Final = union(
     select(QUESTIONS.c.approval).where(QUESTIONS.c.opened_at >= bindparam("after")),
     select(QUESTIONS.c.approval).where(QUESTIONS.c.ended_at >= bindparam("after")),
     select(ANSWERS.c.approval).where(ANSWERS.c.answered_at >= bindparam("after")),
+    select(REQUEST_MESSAGES.c.approval).where(
+        REQUEST_MESSAGES.c.author == "agent", REQUEST_MESSAGES.c.written_at >= bindparam("after")
+    ),
 )
 _ANSWERED: Final = select(func.count()).where(ANSWERS.c.approval == QUESTIONS.c.approval).scalar_subquery()
+_TOLD: Final = select(func.count()).where(REQUEST_MESSAGES.c.approval == QUESTIONS.c.approval).scalar_subquery()
 _PROGRESS: Final = (
-    select(QUESTIONS.c.approval, func.max(QUESTIONS.c.revision), _ANSWERED, func.count(QUESTIONS.c.ended_at))
+    select(QUESTIONS.c.approval, func.max(QUESTIONS.c.revision), _ANSWERED, func.count(QUESTIONS.c.ended_at), _TOLD)
     .where(QUESTIONS.c.approval.in_(bindparam("names", expanding=True)))
     .group_by(QUESTIONS.c.approval)
 )
@@ -115,6 +119,8 @@ class ApprovalProgress(NamedTuple):
     """The number of answers."""
     ended: int
     """The number of ended questions."""
+    messages: int
+    """The number of messages about it."""
 
 
 class OpenPlace(NamedTuple):

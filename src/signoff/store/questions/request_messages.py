@@ -1,12 +1,15 @@
 """Stores approvers' questions about waiting requests, and the agents' answers."""
 
+import logging
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, insert, select
 
 from signoff.contracts.approval import RequestMessage
+from signoff.contracts.errors import NotFound
 from signoff.formats.replace import replace
 from signoff.store.change_notices import note_change
+from signoff.store.questions.approval_rows import UNREADABLE
 from signoff.store.store import Store
 from signoff.store.tables import NOW, QUESTIONS, REQUEST_MESSAGES, time_from_millis
 
@@ -15,6 +18,7 @@ ASKED_FOR_SECONDS: Final = 86_400.0
 _OF: Final = (
     select(REQUEST_MESSAGES).where(REQUEST_MESSAGES.c.approval == bindparam("of")).order_by(REQUEST_MESSAGES.c.number)
 )
+_log = logging.getLogger(__name__)
 
 
 class UnansweredMessage(NamedTuple):
@@ -26,17 +30,22 @@ class UnansweredMessage(NamedTuple):
 
 
 def read_messages(connection: Connection, approval: str) -> tuple[RequestMessage, ...]:
-    """Return the messages of an approval, oldest first."""
+    """Oldest first. Raises `NotFound` for rows that cannot be read: a worker may have forged them."""
     rows = connection.execute(_OF, {"of": approval}).all()
-    return tuple(
-        replace(
-            RequestMessage.model_validate_json(row.body),
-            number=row.number,
-            by=row.author,
-            at=time_from_millis(row.written_at),
+    try:
+        return tuple(
+            replace(
+                RequestMessage.model_validate_json(row.body),
+                number=row.number,
+                by=row.author,
+                at=time_from_millis(row.written_at),
+            )
+            for row in rows
         )
-        for row in rows
-    )
+    # Inside the transaction: outside it, any other error looks as if the store were unavailable.
+    except UNREADABLE as error:
+        _log.error("the messages about %r cannot be read: %s", approval, type(error).__name__)
+        raise NotFound(f"there is no request `{approval}`") from None
 
 
 def add_message(connection: Connection, approval: str, message: RequestMessage) -> int:

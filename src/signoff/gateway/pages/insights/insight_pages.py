@@ -91,7 +91,7 @@ async def show_course(approval: str, site: CurrentSite, visitor: CurrentVisitor)
     request = await site.conversations.request(approval, visitor.person)
     stream = TurnKey(request.tenant, request.session, request.turn).workflow_id
     records = await AuditLog(site.deps.store).stream(stream)
-    cards = await DeliveryQueue(site.deps.store).of_request(request.id)
+    cards = await DeliveryQueue(site.deps.store).of_request(request.id, replaced=True)
     steps = course_of(records, cards, request.id, request.call)
     rows = [
         course_row(
