@@ -6,6 +6,7 @@ from sqlalchemy import select
 
 from signoff.approvals.request_thread import hash_thread
 from signoff.contracts.approval import ApprovalRequest, RequestMessage
+from signoff.formats.replace import replace
 from signoff.store.delivery_queue import DeliveryQueue, NewDelivery, room_person
 from signoff.store.store import Store
 from signoff.store.tables import DELIVERIES
@@ -188,7 +189,7 @@ async def test_new_card_is_sent_to_a_person_who_read_the_old_one(store: Store) -
 async def test_reminder_keeps_the_messages_that_the_card_showed(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     old = (await sent(deliveries, a_card()))["bo"]
-    reminded = told().model_copy(update={"reminded": 1})
+    reminded = replace(told(), reminded=1)
     assert await deliveries.remind(reminded) == 1
     row = some(await deliveries.by_token(old))
     assert (row.request.reminded, row.request.thread, row.request.messages) == (1, "", ())
@@ -200,6 +201,6 @@ async def test_end_closes_the_new_card(store: Store) -> None:
     await deliveries.replace_old(told(), ALL)
     [new] = await deliveries.of_request(APPROVAL)
     await deliveries.record_sent(new.token, "m2", {})
-    await deliveries.end(APPROVAL, 1, told().model_copy(update={"state": "denied"}))
+    await deliveries.end(APPROVAL, 1, replace(told(), state="denied"))
     closing = {row.token: row.request.state for row in await deliveries.claim_to_close(9, "slack")}
     assert closing == {old: "pending", new.token: "denied"}
