@@ -74,8 +74,9 @@ class Push(Channel):
         together = card.kind == "digest"
         formatter = self.formatter(card.person)
         words = formatter.text(f"push.{card.kind}", **({"n": card.more + 1} if together else {}))
-        button = () if together or not _takes_denial(card.request) else ("button.deny", "card.own.denied")
-        message = PushMessage("" if together else card.token, words, *map(formatter.text, button))
+        denies = not together and _takes_denial(card.request)
+        deny, denied = (formatter.text(each) if denies else "" for each in ("button.deny", "card.own.denied"))
+        message = PushMessage("" if together else card.token, words, deny, denied)
         await self._send(card.person, card.token, message, until=card.request.expires_at)
         return before or SentCard()
 
