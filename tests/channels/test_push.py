@@ -128,7 +128,8 @@ class TestPush(ChannelSuite):
         with pytest.raises(NotDelivered) as caught:
             await rig.channel.deliver(card, None)
         assert (caught.value.code, caught.value.again) == ("no_browser", False)
-        closed = ClosedCard(request=card.request, person=card.person, token=card.token, link=card.link)
+        over = replace(card.request, state="denied")
+        closed = ClosedCard(request=over, person=card.person, token=card.token, link=card.link)
         with pytest.raises(NotDelivered) as caught:
             await rig.channel.close(SentCard(), closed)
         assert not caught.value.again
