@@ -425,7 +425,7 @@ async def test_former_approver_gets_no_card_in_place_of_the_old_one(rig: Rig) ->
 
 
 async def test_new_card_with_an_answer_waits_for_no_end_of_quiet_hours(store: Store) -> None:
-    """The old card is closed at once."""
+    # The old card is closed at once.
     rig = Rig(store)
     asks = await rig.asked()
     assert (await rig.rows(asks))["ana", "chat"].state == "sent"

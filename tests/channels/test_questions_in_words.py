@@ -40,7 +40,6 @@ def answer(rig: Rig, request: ApprovalRequest, words: str = "It is due.") -> App
 
 
 async def replaced(rig: Rig, request: ApprovalRequest) -> str:
-    """Send the new card, and return its token."""
     await rig.cards.replace_old(request, {"bo", "cy"})
     token = await rig.token(request)
     await rig.cards.record_try([token])
@@ -203,8 +202,8 @@ async def test_denial_on_the_old_card_counts(rig: Rig) -> None:
     assert (await rig.receipt(token=old, verdict="denied")).state == "denied"
 
 
-async def unsent(rig: Rig, **fields: Any) -> tuple[ApprovalRequest, str]:
-    """Replace a card, but do not send the new one yet. Return its request and the old token."""
+async def unsent(rig: Rig, **fields: Any) -> ApprovalRequest:
+    """Replace a card, but do not send the new one yet."""
     request = await rig.ask(**fields)
     old = await rig.token(request)
     await rig.cards.record_try([old])
@@ -212,19 +211,19 @@ async def unsent(rig: Rig, **fields: Any) -> tuple[ApprovalRequest, str]:
     await rig.cards.replace_old(answer(rig, request), {"bo"})
     await rig.cards.record_closed(old)
     rig.ahead = timedelta(seconds=5)
-    return request, old
+    return request
 
 
 @pytest.mark.parametrize("words", ["no", "deny {code}"])
 async def test_denial_between_two_cards_counts(rig: Rig, words: str) -> None:
-    request, _ = await unsent(rig, revision=2)
+    request = await unsent(rig, revision=2)
     receipt = await rig.receipt(text=words.format(code=request.code), said_at=rig.now().isoformat())
     assert (receipt.status, receipt.state) == ("accepted", "denied")
 
 
 @pytest.mark.parametrize("words", ["yes", "approve {code}"])
 async def test_approval_between_two_cards_is_stale(rig: Rig, words: str) -> None:
-    request, _ = await unsent(rig, revision=2)
+    request = await unsent(rig, revision=2)
     receipt = await rig.receipt(text=words.format(code=request.code), said_at=rig.now().isoformat())
     assert (receipt.code, receipt.why) == ("stale", "thread")
     assert rig.decisions.request(request.id).votes == ()
@@ -244,7 +243,7 @@ async def test_denial_by_code_on_another_channel_counts_between_two_cards(rig: R
 
 
 async def test_plain_answer_between_two_cards_is_asked_back_if_another_request_waits(rig: Rig) -> None:
-    request, _ = await unsent(rig)
+    request = await unsent(rig)
     rig.ahead = timedelta()
     other = await rig.ask(2)
     rig.ahead = timedelta(seconds=5)
@@ -254,7 +253,7 @@ async def test_plain_answer_between_two_cards_is_asked_back_if_another_request_w
 
 
 async def test_same_words_again_are_a_new_question(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their first try fails before it asks."""
+    # Their first try fails before it asks.
     request = await rig.ask()
     await ask(rig, request)
     answer(rig, request)

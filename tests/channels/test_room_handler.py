@@ -255,7 +255,7 @@ async def test_taker_refuses_people_and_requests_on_every_entrance(store: Store)
 
 
 async def test_view_shows_the_messages_of_its_card(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The agent answers between the two reads."""
+    # The agent answers between the two reads.
     monkeypatch.setattr(RecordingChannel, "views", True)
     rooms = Rooms(store)
     room, cards = await rooms.open(), DeliveryQueue(store)

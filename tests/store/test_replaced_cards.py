@@ -17,7 +17,6 @@ ALL = {"bo", "cy"}
 
 
 def told(answers: int = 1, *, asks: bool = False) -> ApprovalRequest:
-    """Return the request with so many answers of the agent, and a further question if it `asks`."""
     messages = [
         RequestMessage(number=number, by="agent" if number % 2 == 0 else "approver", text="words", revision=1)
         for number in range(1, 2 * answers + 1 + asks)

@@ -29,14 +29,15 @@ def questions_left(messages: Sequence[RequestMessage]) -> int:
 
 
 def is_repeated(messages: Sequence[RequestMessage], question: RequestMessage, since: datetime) -> bool:
-    """Return whether the same person has asked the same about this revision, on the same channel, since its arrival."""
+    """Return whether the same person has asked the same, on the same channel, since its arrival."""
     content = ("by", "subject", "channel", "revision", "text")
     recent = (each for each in messages if each.at is not None and each.at >= since)
     return any(all(getattr(each, name) == getattr(question, name) for name in content) for each in recent)
 
 
 def answers_in(messages: Sequence[RequestMessage]) -> int:
-    """Return the number of answered questions. Each one makes new cards, but a worker's further messages do not."""
+    """Return the number of answered questions. Each one makes new cards."""
+    # A worker may add messages of its own.
     answers = sum(each.by == "agent" for each in messages)
     return min(answers, len(messages) - answers, QUESTIONS)
 

@@ -130,7 +130,7 @@ class DeliveryRow(FrozenModel):
     approval: str
     """Also of a replaced card, which is stored apart."""
     replaced: bool = False
-    """Whether a card with a further answer of the agent has taken its place."""
+    """Whether a newer card has taken its place."""
     revision: int
     person: str
     """The recipient's id, or `room_person` for a room."""
@@ -310,7 +310,7 @@ class DeliveryQueue:
     async def of_request(
         self, approval: str, revision: int | None = None, *, replaced: bool = False
     ) -> list[DeliveryRow]:
-        """In order of planning. Leaves out the `replaced` cards by default."""
+        """In order of planning, by default without `replaced` cards."""
         topics = [notice_topic(approval, str(number)) for number in range(QUESTIONS)] if replaced else []
         which: list[ColumnElement[bool]] = [DELIVERIES.c.approval.in_([approval, *topics])]
         if revision is not None:
@@ -342,8 +342,8 @@ class DeliveryQueue:
     async def list_out(self, channel: str, address: str, since: datetime, until: datetime) -> list[DeliveryRow]:
         """Return the cards that were out at this address at any time from `since` to `until`, by the store's clock.
 
-        A card is out from its first attempt until its request ends, or until the first attempt of the card in its
-        place. The vendor may have a card without `sent_at`, if its reply was lost.
+        A card is out from its first attempt until its request ends or a newer card is tried. The vendor may have a card
+        without `sent_at`, if its reply was lost.
         """
         newer = DELIVERIES.alias()
         is_latest = (
@@ -413,9 +413,8 @@ class DeliveryQueue:
     async def replace_old(self, request: ApprovalRequest, people: Collection[str]) -> int:
         """Replace those cards of `people` that lack an answer of the agent. Return their number.
 
-        Each new card has its own token, so that an answer to the old one names what that one showed. The old card is
-        stored apart, and is due to be closed. The new card is due at once if the old one was out. A dropped card makes
-        room for a new plan.
+        Each new card has its own token, so that an answer to the old one names what that one showed. The old one is
+        due to be closed. The new one is due at once if the old one was out. A dropped card makes room for a new plan.
         """
         key = await self._store.secret_key(KEY)
         # In a fixed order, so that two writers of the same cards do not wait for each other.
@@ -596,7 +595,7 @@ def room_person(address: str) -> str:
 
 
 def _insert_card(connection: Connection, row: Mapping[str, Any]) -> bool:
-    """Return False if the person has a card on the channel, also one that shows more answers of the agent."""
+    # False for any card of the person on the channel, also one with more answers of the agent.
     return connection.execute(_build_card(connection.dialect.name), row).first() is not None
 
 

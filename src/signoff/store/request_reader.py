@@ -121,7 +121,7 @@ class RequestReader:
         return ProvedQuestion(question, args, declaration, rows)
 
     async def draw(self, found: ProvedQuestion) -> LoadedRequest:
-        """Raises `NotFound` for unreadable messages about it, counted for the operator."""
+        """Raises `NotFound` for unreadable messages."""
         question, args, declaration, rows = found.question, found.args, found.declaration, found.rows
         try:
             messages = await self._messages.read(question.id)

@@ -294,7 +294,6 @@ class ChannelSuite(CardSuite):
 
     @play_scenario
     async def test_answer_of_the_asked_agent_comes_on_a_new_card(self, rig: ChannelRig) -> None:
-        """The card of before the answer approves nothing."""
         self._answers(rig)
         request = await rig.ask()
         card = rig.card(rig.bo)

@@ -59,7 +59,6 @@ class Chat:
         return [each for each in self.slack.cards() if each.to == to and code in each.text]
 
     async def card(self, code: str, to: str, words: str = "") -> VendorCard:
-        """Wait for a person's card with these words."""
         await until(lambda: any(words in each.text for each in self.cards(code, to)))
         return next(each for each in reversed(self.cards(code, to)) if words in each.text)
 

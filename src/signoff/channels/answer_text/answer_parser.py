@@ -192,7 +192,7 @@ def read_lines(lines: Sequence[str], sender: AnswerSender, *, cut: bool = False)
 
 
 def _is_only_denial(line: str, sender: AnswerSender) -> bool:
-    """Return False for a denial with any other text: `No. 471` is a number."""
+    # `No. 471` is a number.
     body = _Body(others=sender.others)
     if line:
         _read_line(line, phrases_of(sender.locale), sender, body)

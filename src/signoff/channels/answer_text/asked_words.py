@@ -18,7 +18,7 @@ class WrittenQuestion(NamedTuple):
     code: str
     """The code of its request, or ""."""
     lines: tuple[str, ...]
-    """The question without its word and code."""
+    """The question without its word and code, from the first line."""
     clear: bool
     """Whether it has words, and names no other open request."""
 
@@ -28,10 +28,7 @@ class WrittenQuestion(NamedTuple):
 
 
 def find_question(lines: Sequence[str], words: Collection[str], codes: Collection[str] = ()) -> WrittenQuestion | None:
-    """`words` are folded. `codes` are as for `find_code`. One of them within the question makes its request unclear.
-
-    The first of its `lines` is the rest of the line with the word.
-    """
+    """`words` are folded. `codes` are as for `find_code`."""
     written = [line.strip() for line in lines]
     first = next(filter(None, written), "")
     begun = _begin(first, words, codes)

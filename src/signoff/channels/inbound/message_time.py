@@ -61,8 +61,8 @@ def later_actions(
 ) -> tuple[list[tuple[InboundRow, InboundAction]], bool]:
     """Return the later messages that were not read yet, and whether any other makes the approval doubtful.
 
-    A later message that decided nothing or cannot be read does so, and any edit or deletion of the approval. A question
-    about another request does not. A message is later if it was written later. The arrival decides if a time of writing
+    A later message that decided nothing or cannot be read does so, and any edit or deletion of the approval, but no
+    question about another request. A message is later if it was written later. The arrival decides if a time of writing
     is unknown or both are equal.
     """
     waiting: list[tuple[InboundRow, InboundAction]] = []

@@ -246,7 +246,6 @@ async def _revision_last_sent(
 
 
 def _version(row: DeliveryRow) -> tuple[int, int]:
-    """Return the revision and the number of the agent's answers that a card shows."""
     return row.revision, answers_in(row.request.messages)
 
 

@@ -30,7 +30,7 @@ class UnansweredMessage(NamedTuple):
 
 
 def read_messages(connection: Connection, approval: str) -> tuple[RequestMessage, ...]:
-    """Oldest first. Raises `NotFound` for rows that cannot be read: a worker may have forged them."""
+    """Oldest first. Raises `NotFound` for forged rows."""
     rows = connection.execute(_OF, {"of": approval}).all()
     try:
         return tuple(
