@@ -112,9 +112,7 @@ class ApprovalProgress(NamedTuple):
     revision: int
     """The latest revision."""
     answers: int
-    """The number of answers."""
     ended: int
-    """The number of ended questions."""
 
 
 class OpenPlace(NamedTuple):
