@@ -175,7 +175,6 @@ async def call_token(rig: GatewayRig, name: str) -> str:
 
 
 def production_gateway(rig: GatewayRig, clock: Callable[[], datetime] | None = None, **settings: Any) -> GatewayRig:
-    """Another gateway that requires tokens, without recorded attempts in this minute."""
     deps = dataclasses.replace(rig.deps, attempts=AttemptRecords())
     return locked_rig(dataclasses.replace(rig, deps=deps), clock=clock, **settings)
 

@@ -15,7 +15,6 @@ _KEYS: Final = "TEST_ENCRYPTION_KEYS"
 
 
 async def make_encryption(path: Path) -> Encryption:
-    """Create keys in `path`, for this process and its children."""
     ensure_encryption_keys(path, system_clock())
     os.environ[_KEYS] = str(path)
     return await _read(path)

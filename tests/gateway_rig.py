@@ -48,7 +48,6 @@ PEOPLE = (
 BASE = "http://127.0.0.1:8300"
 PASSWORD = "correct horse"
 SIGNER = Signer(PrivateKeys(keys=(new_key(datetime(2026, 1, 1, tzinfo=UTC)),)))
-"""The gateway's key."""
 
 ANSWER_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -320,7 +319,6 @@ class GatewayRig:
         return await AuditLog(self.deps.store).stream(turn_of(approval).workflow_id)
 
     async def acts(self, tenant: str = "main") -> list[Record]:
-        """The audit entries of a tenant outside its turns."""
         return await AuditLog(self.deps.store).stream(f"admin/{tenant}")
 
     async def runs(self, approval: str) -> int:

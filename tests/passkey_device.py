@@ -47,7 +47,6 @@ class PasskeyDevice:
         )
 
     def create(self, challenge: str, **client: Any) -> dict[str, Any]:
-        """Return the browser's credential as JSON."""
         length = len(self.credential).to_bytes(2)
         data = self._data(self.flags | _ATTESTED) + bytes(16) + length + self.credential + self.public_key
         attestation = cbor2.dumps({"fmt": "none", "attStmt": {}, "authData": data})

@@ -48,7 +48,6 @@ async def provider_rig(
 
 
 async def to_provider(page: httpx2.AsyncClient) -> str:
-    """Return the address that the provider redirects the browser to."""
     sent = await page.get(START)
     assert sent.status_code == 303, sent.text
     async with httpx2.AsyncClient(verify=False, timeout=60) as elsewhere:

@@ -321,7 +321,6 @@ async def _connects(box: Box, role: str, password: str, database: str) -> Any:
 
 
 async def _killed_at(box: Box, number: int) -> None:
-    """Run the first start with a `signoff` that kills it after this number of calls."""
     folder = box.folder / f"killed-{number}"
     folder.mkdir()
     program = folder / "signoff"

@@ -119,7 +119,6 @@ class RunningTurns:
         return key
 
     async def lose(self, key: TurnKey) -> ApprovalRequest:
-        """Approve the first call, whose ticket a lost worker has claimed, and return the approved request."""
         request = some((await self.waiting(key)).calls[0].approval)
         await self.store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
         await self.signoff.decide(yes(key))

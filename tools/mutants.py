@@ -174,7 +174,6 @@ def generate(place: Path, children: int) -> None:
 
 
 def reject(name: str, place: Path) -> None:
-    """Mark the mutants for which mypy reports an error."""
     area, folder = AREAS[name], place / "mutants"
     only = sorted({path for source in area.sources for path in folder.glob(f"src/{area.package}/{source}")})
     errors: dict[Path, list[int]] = {}
@@ -200,7 +199,6 @@ def _mark(path: Path, lines: list[int]) -> None:
 
 
 def spans(path: Path) -> dict[str, tuple[int, int]]:
-    """Return the first and last line of each function, and of each mutant."""
     found: dict[str, tuple[int, int]] = json.loads(path.with_name(f"{path.name}.spans").read_text())["spans"]
     return found
 

@@ -56,7 +56,6 @@ SECRET = {"amount": 20, "to": "Ana Sousa of Lisbon"}
 
 
 async def written(store: Store, stream: str = TURN.workflow_id) -> list[Record]:
-    """Also check that no entry shows an argument."""
     found = await AuditLog(store).stream(stream)
     assert not [record for record in found if "Lisbon" in record.data or '"amount"' in record.data]
     return found

@@ -55,7 +55,6 @@ def proposed(tool: str = "pay", args: Any = ARGS, call: str = "c1.1") -> CallPar
 
 
 async def gate(deps: WorkerDeps, *calls: CallPart, **fields: Any) -> GateReply:
-    """The reply passes through JSON."""
     task = GateTask(ctx=fields.pop("ctx", pinned()), calls=calls or (proposed(),), **fields)
     reply = await environment("signoff.gate", is_local=True).run(GateActivity(deps).gate, task)
     return sent(reply)

@@ -39,8 +39,6 @@ LEDGER = Ledger()
 
 
 async def asked(store: Store, answer: Any, **fields: Any) -> ModelReply:
-    """The reply passes through the worker's converter."""
-
     def react(request: CompletionRequest) -> Completion:
         if isinstance(answer, Exception):
             raise answer

@@ -27,8 +27,6 @@ from signoff.testing.questions import answer
 
 
 class Account:
-    """A balance that a preview reads and a handler changes."""
-
     def __init__(self) -> None:
         self.balance = 70
         self.previews = 0

@@ -141,7 +141,6 @@ async def test_call_with_a_pending_question_does_not_run_by_a_rule(store: Store,
 
 
 def changed_once_derived(monkeypatch: pytest.MonkeyPatch, change: Callable[[], Awaitable[object]]) -> None:
-    """Run `change` after the right to run was derived and before the ticket is claimed."""
     derive = RunRights.derive
 
     async def derived(self: RunRights, task: RunTask) -> Any:

@@ -66,7 +66,6 @@ async def rows_of(store: Store) -> ApprovalRows | None:
 async def weighed(
     store: Store, tool: Tool, task: RunTask, *decisions: Decision, signature_policy: SignaturePolicy = LENIENT
 ) -> RunCheck:
-    """Store `decisions`, then check the task."""
     for each in decisions:
         await answer(store, each)
     deps = worker_deps(store, tool, people=APPROVERS)

@@ -87,7 +87,6 @@ class PermitKit:
         return await run(self.deps, self.tool, replace(task or self.task(), **given))
 
     async def refused(self, task: RunTask | None = None, **fields: Any) -> str:
-        """Also check that nothing ran."""
         reply = await self.run(task, **fields)
         assert self.ledger.rows == []
         assert reply.outcome is not None

@@ -167,7 +167,6 @@ class Caller:
     http: httpx2.AsyncClient
 
     async def ask(self, *rounds: list[Call], **fields: Any) -> TurnKey:
-        """The model proposes the calls of one round after the other."""
         answer = await self.http.post("/v1/turns", json={"text": json.dumps(rounds), "actor": "clerk", **fields})
         assert answer.status_code == 201, answer.text
         body = answer.json()
@@ -236,7 +235,6 @@ def binding(view: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_turns_word(record: dict[str, Any]) -> bool:
-    """Return whether the entry is marked as the turn's own claim."""
     return "turn" in (record.get("by"), record["data"].get("by"))
 
 

@@ -134,12 +134,10 @@ class ForgedTurn:
         await self.handle.signal(ImpostorTurn.forge, answers)
 
     async def wakes(self) -> list[Wake]:
-        """Return the hints that this turn received."""
         found: list[Any] = await self.handle.query(ImpostorTurn.heard)
         return [Wake.model_validate(each) for each in found]
 
     async def decisions(self) -> list[Decision]:
-        """Return the stored answers that this turn was sent."""
         numbers = {each.number for each in await self.wakes()}
         stored = await self.impostor.answers(self.key)
         return [each.vote.decision for each in stored if each.number in numbers]
@@ -236,11 +234,9 @@ class Impostor:
             await handle.terminate()
 
     async def reset(self, key: TurnKey, *, to_start: bool = False) -> None:
-        """Reset a turn to before its answers, or to its start, without the later answers."""
         await reset_turn(self.client, key, ANSWERS, to_start=to_start, without_answers=True)
 
     async def forget(self, key: TurnKey) -> None:
-        """Delete a turn, like the end of its namespace's retention."""
         execution = WorkflowExecution(workflow_id=key.workflow_id)
         request = DeleteWorkflowExecutionRequest(namespace=self.client.namespace, workflow_execution=execution)
         # Retry if the server is too busy, like the SDK's own calls.
@@ -262,7 +258,6 @@ class Impostor:
         attributes: TypedSearchAttributes = TypedSearchAttributes.empty,
         **answers: Any,
     ) -> ForgedTurn:
-        """Start an impostor under the id of an ended or unused turn."""
         handle: WorkflowHandle[Any, Any] = await self.client.start_workflow(
             names.ACTOR_TURN,
             answers,

@@ -84,7 +84,6 @@ async def dialled(url: str) -> AsyncIterator[Line]:
 
 
 def head(url: str, method: str, path: str, **headers: str) -> bytes:
-    """Return the head of a request."""
     named = {"host": urlsplit(url).netloc, **{name.replace("_", "-"): value for name, value in headers.items()}}
     lines = "".join(f"{name}: {value}\r\n" for name, value in named.items())
     return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode("latin-1")

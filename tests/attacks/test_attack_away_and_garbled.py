@@ -12,7 +12,6 @@ GARBAGE: tuple[Any, ...] = ("garbage", None, {"x": 1}, ["a"], 7, {"calls": [{"ca
 
 
 async def summary(site: AttackSite, person: str, key: TurnKey) -> list[tuple[int, str]]:
-    """Return the answers without the person's names."""
     http, turn, session = site.person(person).http, ".".join(key), ".".join(key[:2])
     answers = [
         await http.get(f"/v1/turns/{turn}"),

@@ -95,7 +95,6 @@ async def test_failed_record_is_written_later(store: Store, caplog: pytest.LogCa
         __slots__ = ("left",)
 
         def all(self, tenant: str | None = None) -> tuple[Person, ...]:
-            """See `Directory`."""
             self.left: int = getattr(self, "left", 2) - 1
             if self.left >= 0:
                 raise Unavailable("the directory is away") if self.left else ZeroDivisionError

@@ -57,7 +57,6 @@ class Windows:
         return self._watched(await page.context.new_page())
 
     async def leave(self) -> list[str]:
-        """Return the errors in the pages."""
         for scripts, page in self._taken:
             for other in page.context.pages:
                 if other is not page:

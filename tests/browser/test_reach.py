@@ -21,7 +21,6 @@ _HIDDEN = """(element) => {
 
 
 async def tab_to(page: Page, target: Locator) -> None:
-    """Press Tab until the target has the focus, and check that nothing covers it."""
     await expect(target).to_be_visible()
     for _ in range(_MOST_TABS):
         await page.keyboard.press("Tab")

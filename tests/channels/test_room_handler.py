@@ -77,7 +77,6 @@ class Rooms:
         return len(entries)
 
     async def open(self) -> str:
-        """Return the token of the room's card."""
         person = room_person("C1")
         card = NewDelivery(request=self.request, person=person, channel="chat", address="C1", kind="room")
         await DeliveryQueue(self.store).plan([card])
@@ -157,7 +156,6 @@ async def test_presses_of_strangers_on_unknown_cards_are_not_all_stored(
 
 
 async def press_shown(rooms: Rooms, kind: DeliveryKind, vendor: str = "list") -> tuple[Outcome, DeliveryRow]:
-    """Send the request to its presser as `kind`, and press "show"."""
     room = await rooms.open()
     own = NewDelivery(request=rooms.request, person="bo", channel="chat", address="T1:bo")
     await DeliveryQueue(rooms.store).plan([own])

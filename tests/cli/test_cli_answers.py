@@ -26,7 +26,6 @@ PIN = "4711-very-secret"
 
 
 def editor(tmp_path: Path, *replacements: tuple[str, str]) -> str:
-    """Make one replacement in the file each time it is opened."""
     script = tmp_path / "editor.py"
     script.write_text(
         "import pathlib, sys\n"

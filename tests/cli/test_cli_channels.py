@@ -50,8 +50,6 @@ Site = Callable[..., Awaitable[None]]
 
 
 class Receiver:
-    """Records correctly signed messages and answers with `status`."""
-
     def __init__(self) -> None:
         self.status = 202
         self.messages: list[dict[str, Any]] = []

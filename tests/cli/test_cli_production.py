@@ -218,7 +218,6 @@ async def waits(run_as: Callable[..., Awaitable[Ran]], turn: str) -> dict[str, A
 
 
 async def approved(site: Site, tokens: dict[str, str]) -> tuple[str, str]:
-    """Return the call's code and the key that signed the requester."""
     async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{site.port}", timeout=60) as http:
 
         async def send(method: str, url: str, person: str, **fields: Any) -> Any:

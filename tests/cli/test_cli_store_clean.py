@@ -25,7 +25,6 @@ def days_ago(days: float) -> str:
 
 
 def age(days: int) -> None:
-    """Move all stored times this number of days into the past."""
     with sqlite3.connect(STORE) as connection:
         for table, names in TIMES.items():
             shifts = ", ".join(f"{name} = {name} - {days * 86_400_000}" for name in names)
@@ -41,7 +40,6 @@ def rows() -> dict[str, int]:
 
 
 async def forget(server: ServerHandle, turn: str) -> None:
-    """Delete a turn on the server, as the retention of its namespace does."""
     client, name = await server.connect(), TurnKey("main", turn, turn).workflow_id
     execution = WorkflowExecution(workflow_id=name)
     request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)

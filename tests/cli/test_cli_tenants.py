@@ -164,7 +164,6 @@ async def two(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> AsyncItera
 
 
 async def play_a_day(two: Installation, tenant: str) -> list[str]:
-    """Return all their names for attempts by others."""
     amount = AMOUNTS[tenant]
     card = await two.asks(tenant, amount)
     assert f"Pay {amount} EUR" in (await two.run(tenant, "ana", "show", card["code"])).out
@@ -211,7 +210,6 @@ def addresses(name: str) -> list[tuple[str, str]]:
 
 
 async def open_every_door(two: Installation, tenant: str, theirs: str, names: list[str]) -> None:
-    """Try to reach the other tenant as one tenant's most powerful person."""
     words = [str(AMOUNTS[theirs] + more) for more in range(3)] + [f"ana-{theirs}"]
 
     def shows(text: str) -> bool:

@@ -33,7 +33,6 @@ class ClientRig:
         return Gate(url or self.url, self.token, **({"patience": 0.0} | fields))
 
     def call(self, args: dict[str, Any], tool: str = "refund", *, url: str = "", **fields: Any) -> Call:
-        """The key is unused, unless given."""
         return self.gate(url).call(tool, args, **({"key": uuid.uuid4().hex} | fields))
 
     @contextlib.asynccontextmanager

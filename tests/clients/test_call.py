@@ -287,8 +287,6 @@ async def test_unavailable_gateway_at_the_end_of_the_block_raises_nothing(rig: C
 
 
 class LostAnswers:
-    """Forwards each request, and loses the answer to the first one of each kind."""
-
     def __init__(self, app: Any) -> None:
         self._app = app
         self.lost: list[str] = []

@@ -16,8 +16,6 @@ PERMIT = {"args": {"euro": 1}, "key": "k", "note": ""}
 
 
 class Clock:
-    """Time passes by pauses, and by the duration of each answer."""
-
     def __init__(self) -> None:
         self.now = 0.0
 

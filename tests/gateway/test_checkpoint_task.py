@@ -20,7 +20,6 @@ async def recorded(store: Store, name: str) -> None:
 
 
 async def numbers(store: Store) -> list[int]:
-    """Also check each signature."""
     found = [point async for point in Checkpoints(store).all()]
     assert all(point.holds(SIGNER.verifier()) for point in found)
     return [point.statement.number for point in found]

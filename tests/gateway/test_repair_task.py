@@ -223,7 +223,6 @@ async def test_question_of_a_used_call_is_ended_if_the_restored_store_lacks_the_
     monkeypatch.setattr(repair_task, "SETTLED", timedelta(0))
 
     def forget(connection: Connection) -> None:
-        """Delete the answer, as in an older backup."""
         connection.execute(delete(ANSWERS))
         connection.execute(delete(TICKETS))
         connection.execute(update(QUESTIONS).values(settled_at=None))

@@ -59,7 +59,6 @@ from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text,
 HERE = Path(__file__).parent
 QUEUE = "recorded"
 HOST = "recorder"
-"""The machine's name in the recording."""
 SERVER, STORE, TURNS, KEYS = "temporal.db", "signoff.db", "turns.json", "signing_keys.json"
 _RETENTION_DAYS = int(YEARS / 86_400)
 """The server must keep ended workflows for later versions."""

@@ -21,7 +21,6 @@ async def other(store_url: str, store: Store) -> AsyncIterator[Store]:
 
 
 async def changed(store: Store, before: Hashable) -> Hashable:
-    """Return the next mark."""
     for pause in pauses():
         mark = await store.change_mark()
         if mark != before:

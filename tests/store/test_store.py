@@ -39,7 +39,6 @@ asyncio.run(main())
 
 
 def claimer(url: str) -> subprocess.Popen[str]:
-    """Start a process that opens the store, waits for a line, claims, prints the result and stays alive."""
     command = [sys.executable, "-c", _CLAIMER, url, KEY]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 

@@ -58,7 +58,6 @@ def failing(text: str) -> Any:
 
 
 async def ended(turns: RunningTurns, key: TurnKey) -> TurnResult:
-    """Return the turn's result after checking that its history replays on another worker."""
     result = await turns.signoff.result(key)
     await turns.replays(key)
     return result

@@ -39,7 +39,6 @@ def _asks(request: ApprovalRequest | None, revision: int) -> bool:
 
 
 async def lost(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
-    """Approve the first call, whose ticket a lost worker has claimed, and return the question that follows."""
     await turns.lose(key)
     return await in_doubt(turns, key)
 

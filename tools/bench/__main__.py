@@ -26,7 +26,6 @@ QUICK = Settings(rounds=2, turns=100, latency_turns=20, concurrency=50, memory_t
 
 
 async def measure(settings: Settings) -> Report:
-    """Start the server as `signoff dev` does."""
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="signoff-bench-"))
         url = f"sqlite:///{folder}/signoff.db"

@@ -68,7 +68,6 @@ async def play_rounds(sides: tuple[Side, Side], settings: Settings, server_pid: 
 
 
 async def measure_size(client: Client, side: Side) -> Size:
-    """Measure one automatic and one human turn."""
     events: list[int] = []
     sizes: list[int] = []
     for turn in (await _whole(side, AUTOMATIC), await _whole(side, HUMAN)):

@@ -55,7 +55,6 @@ class Trace:
         self.shapes: dict[int, Any] = {}
 
     def start(self) -> None:
-        """Watch this thread and later ones."""
         threading.setprofile(self._profile)
         sys.setprofile(self._profile)
 
@@ -100,7 +99,6 @@ def folder(module: str) -> str:
 
 
 def fields_of(value: Any) -> frozenset[str]:
-    """Return none for a value that is not a model."""
     if isinstance(value, BaseModel):
         return frozenset(type(value).model_fields)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -120,7 +118,6 @@ def catalog_of(ledger: Ledger) -> Catalog:
 
 
 async def trace_answer(place: Path) -> Trace:
-    """Trace from the answer's request to the tool's effect."""
     trace = Trace()
     trace.start()
     server = ServerOptions(place / "temporal.db", port=free_port(), ui_port=None)

@@ -118,7 +118,6 @@ def part_of(name: str) -> str:
 
 
 def loaded_by_name(root: Path) -> set[str]:
-    """Return the modules whose whole name is a text in a module of the package."""
     known = modules(root)
     nodes = (node for path in known.values() for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}

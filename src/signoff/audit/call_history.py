@@ -17,11 +17,8 @@ class PastCall(FrozenModel):
     """One call that was requested or ran by rule."""
 
     stream: str
-    """The stream of its turn."""
     call: str
-    """The call's id."""
     tool: str
-    """The tool's name."""
     at: str
     """The time of the request or execution, as formatted by `moment_text`."""
     digest: str

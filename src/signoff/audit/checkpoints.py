@@ -39,11 +39,8 @@ class StreamHead(FrozenModel):
     """The last record of one stream."""
 
     stream: str
-    """The stream's name."""
     seq: int
-    """The record's number."""
     hash: str
-    """The record's hash."""
 
 
 class Statement(FrozenModel):

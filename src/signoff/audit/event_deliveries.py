@@ -32,12 +32,9 @@ class EventDelivery(FrozenModel):
     """An event still to be delivered to a subscription."""
 
     key: str
-    """The row's key."""
     subscription: str
-    """The subscription's name."""
     event: CloudEvent
     attempts: int
-    """The number of attempts."""
     code: str = ""
     """The result of the last attempt."""
 

@@ -109,7 +109,6 @@ class EventType(NamedTuple):
     summary: str
     """The cause of such an event."""
     facts: tuple[str, ...]
-    """The names of its possible facts."""
 
 
 EVENT_TYPES: Final[Mapping[str, EventType]] = MappingProxyType(

@@ -24,13 +24,11 @@ class Record(FrozenModel):
     """One record of a stream."""
 
     stream: str
-    """The stream's name."""
     seq: int
     """The record's number in its stream, from 1."""
     key: str
     """The entry's key, unique in its stream."""
     kind: str
-    """The entry's kind."""
     at: str
     """The time of the event: ISO 8601 in UTC."""
     tenant: str

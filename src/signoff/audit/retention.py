@@ -31,9 +31,7 @@ class RetiredStream(NamedTuple):
     """One removed stream."""
 
     turn: TurnKey
-    """The turn of the stream."""
     records: int
-    """The number of its records."""
 
 
 async def retire(

@@ -24,16 +24,13 @@ class ReportLine(FrozenModel):
     who: str
     """The person who acted."""
     what: str
-    """The event."""
 
 
 class ReportFinding(FrozenModel):
     """The first fault."""
 
     fault: Fault
-    """The kind of fault."""
     stream: str
-    """The stream."""
     seq: int
     """The record's number, or 0 if no single record is affected."""
     message: str
@@ -44,7 +41,6 @@ class StreamReport(FrozenModel):
     """A stream as text."""
 
     stream: str
-    """The stream's name."""
     timeline: tuple[ReportLine, ...]
     """Its records as text, oldest first."""
     records: tuple[Record, ...]

@@ -19,9 +19,7 @@ class ToolMetrics(FrozenModel):
     """The metrics of one tool. Calls that never ran, such as denied ones, are not counted."""
 
     tool: str
-    """The tool's name."""
     runs: int = 0
-    """The number of runs."""
     ok: int = 0
     """The number of runs that ended `ok`."""
     failed: dict[str, int] = Field(default_factory=dict)

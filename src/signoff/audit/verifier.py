@@ -23,7 +23,6 @@ class Finding(NamedTuple):
     """The first fault."""
 
     fault: Fault
-    """The kind of fault."""
     stream: str
     seq: int
     """The record's number, or 0 if no single record is affected."""
@@ -37,11 +36,8 @@ class VerificationReport:
     finding: Finding | None
     """The first fault, or `None`."""
     streams: int = 0
-    """The number of verified streams."""
     records: int = 0
-    """The number of verified records."""
     checkpoints: int = 0
-    """The number of verified checkpoints."""
     covered_at: datetime | None = None
     """The time of the last checkpoint."""
     uncovered: int = 0

@@ -24,7 +24,6 @@ class RateLimit(FrozenModel):
     """At most `count` within any time span of one period."""
 
     count: int
-    """The maximum number."""
     period: str
     """The period's name in `PERIODS`."""
 

@@ -15,7 +15,6 @@ class JoinedCall(NamedTuple):
     """The call of a proposal."""
 
     turn: str
-    """The id of the call's turn."""
     at: datetime
     """The time of joining, by the store's clock."""
     is_new: bool

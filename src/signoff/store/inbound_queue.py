@@ -51,11 +51,9 @@ class InboundRow(FrozenModel):
     """One message received by a channel."""
 
     key: str
-    """The row's key."""
     channel: str
     """The channel's name in the manifest."""
     kind: ArrivalKind
-    """The kind of message."""
     body: str
     """The received message as JSON, or "" once it is settled."""
     received_at: datetime
@@ -67,7 +65,6 @@ class InboundRow(FrozenModel):
     about: dict[str, Any] | None = None
     """The note on the message, until it is settled."""
     result: dict[str, Any] | None = None
-    """The result of its processing."""
     speaker: str = ""
     """A hash of channel and author, or "" for a report of the vendor."""
 

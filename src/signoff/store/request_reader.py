@@ -66,9 +66,7 @@ class LoadedRequest:
     args: Mapping[str, Any]
     """The arguments shown on the card."""
     declaration: Mapping[str, Any]
-    """The tool's declaration."""
     rows: ApprovalRows
-    """The source rows of the request."""
 
 
 class RequestReader:

@@ -47,11 +47,8 @@ class Ticket(FrozenModel):
     key: str
     """The ticket's key; see `ticket_key`."""
     workflow: str
-    """The workflow id of its turn."""
     call: str
-    """The id of its call."""
     tool: str
-    """The tool's name."""
     owner: str = ""
     """For a call that its agent runs, the id of the attempt that used its permit."""
     nonce: str = ""
@@ -62,9 +59,7 @@ class Ticket(FrozenModel):
     A void ticket was never claimed, unless it has `finished_at`: then its action had no effect.
     """
     outcome: CallOutcome | None = None
-    """The recorded outcome."""
     claimed_at: datetime
-    """The time of the claim."""
     finished_at: datetime | None = None
     """The time at which its outcome was recorded."""
     seen_at: datetime | None = None

@@ -52,7 +52,6 @@ class Token(FrozenModel):
     id: str
     """The first characters of the token's hash."""
     tenant: str
-    """The person's tenant."""
     person: str
     """The person's id, or `actor:<name>` for an external agent's token."""
     scopes: tuple[Scope, ...]

@@ -24,7 +24,6 @@ class ResultPiece(NamedTuple):
     """A piece of a stored text."""
 
     tool: str
-    """The tool that returned the result."""
     text: str
     start: int
     """The start of the piece in the text, in characters."""

@@ -61,7 +61,6 @@ class Switch:
 
 class Guard(Switch):
     async def __call__(self, args: dict[str, Any], context: HookContext) -> Any:  # type: ignore[override]
-        """Also try to change the arguments."""
         args["amount"] = 1_000_000
         return await super().__call__(context)
 

@@ -67,7 +67,6 @@ async def key_of(rig: GatewayRig, person: str = "ana", *scopes: Any) -> dict[str
 
 
 async def written(rig: GatewayRig, tool: str, args: Any = None, **fields: Any) -> ApprovalRequest:
-    """Write a question into the store, as a worker does."""
     [declared] = rig.deps.catalog.tools_named(tool)
     ctx = pinned(user=signed_asker(SIGNER, GUEST, *TURN, at=datetime.now(UTC)))
     return await asked(worker_deps(rig.deps.store, declared, people=PEOPLE), declared, args, ctx=ctx, **fields)

@@ -61,7 +61,6 @@ class DescribedApi:
         return {name: each for name, each in named.items() if name != STREAM}
 
     def send(self, operation: Operation, mode: GenerationMode) -> int:
-        """Return the number of requests."""
         sent = itertools.count()
 
         @settings(

@@ -111,7 +111,6 @@ async def test_stored_answer_is_signed_over_its_content(rig: GatewayRig) -> None
 
 
 async def proved(rig: GatewayRig, approval: str, **claim: Any) -> CallOutcome:
-    """Return the proved outcome of a turn that claims it."""
     key = turn_of(approval)
     view = await rig.deps.claimed_view(key)
     fields: dict[str, Any] = {"call": "c1.1", "tool": "pay", "gate": "execute"} | claim

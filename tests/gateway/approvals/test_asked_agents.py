@@ -40,7 +40,6 @@ async def ask(rig: GatewayRig, approval: str, text: str = "Why?", person: str = 
 
 
 async def heard(rig: GatewayRig, approval: str, count: int = 2) -> ApprovalRequest:
-    """Wait until the request has this number of messages."""
     async with asyncio.timeout(60):
         for pause in pauses():
             request = await rig.request(approval)

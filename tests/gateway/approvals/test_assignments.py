@@ -228,7 +228,6 @@ async def test_page_adds_an_approver(rig: GatewayRig) -> None:
 
 
 async def edited_before(rig: GatewayRig, editor: str) -> str:
-    """Return a request about arguments that `editor` edited, asked again after that edit's own approval lapsed."""
     store, edited = rig.deps.store, {"amount": 7, "to": "Ana"}
     [tool] = rig.deps.catalog.tools_named("easy")
     deps = worker_deps(store, tool)

@@ -52,7 +52,6 @@ async def draft(rig: GatewayRig, approval: str, **fields: Any) -> dict[str, Any]
 
 
 async def confirmed(rig: GatewayRig, approval: str, device: PasskeyDevice, **fields: Any) -> dict[str, Any]:
-    """The decision with the passkey's answer to its challenge."""
     sent = await draft(rig, approval, **fields)
     answer = await rig.http.post(f"/v1/approvals/{approval}/passkey", json=sent)
     assert answer.status_code == 200, answer.text
@@ -240,7 +239,6 @@ async def test_link_decides_nothing_and_names_the_inbox(rig: GatewayRig) -> None
 
 
 async def assigned(rig: GatewayRig, approval: str, device: PasskeyDevice | None, to: str, confirmed: str) -> Response:
-    """Hand the request on to `to` by the page, with a passkey for a hand-on to `confirmed`."""
     address = f"/approvals/{approval}"
     async with browser(rig) as page:
         page.base_url = "http://localhost:8300"

@@ -27,8 +27,6 @@ from signoff.keys.signature_form import hash_words
 
 
 class ClaimingClient:
-    """Holds a forged start of a turn."""
-
     def __init__(self, given: TurnInput | None, *, error: Exception | None = None, late: float = 0.0) -> None:
         self.given, self.error, self.late = given, error, late
 

@@ -25,8 +25,6 @@ LONG = 50
 
 
 class CountedClient(TurnClient):
-    """Counts requests to Temporal."""
-
     def __init__(self, client: Client, **more: Any) -> None:
         super().__init__(client, **more)
         self.asked = 0
@@ -45,7 +43,6 @@ async def counted(agent: CallRig, **changes: Any) -> AsyncIterator[tuple[CallRig
 
 
 async def asked_call(agent: CallRig) -> str:
-    """Return a call whose question is in the store."""
     call: str = (await agent.propose(euro=200)).json()["id"]
     for pause in pauses():
         if (await agent.show(call)).get("code"):

@@ -30,7 +30,6 @@ class CallbackRig:
         return {"url": f"http://127.0.0.1:{self.receiver.port}/{path}", "state": state}
 
     async def told(self, number: int = 1) -> list[dict[str, Any]]:
-        """Wait for `number` posts."""
         while len(self.receiver.requests) < number:
             await self.sender.step()
             await asyncio.sleep(0.05)

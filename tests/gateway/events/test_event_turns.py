@@ -76,7 +76,6 @@ async def read_events(rig: GatewayRig) -> list[CloudEvent]:
 
 
 async def started(rig: GatewayRig) -> list[tuple[TurnKey, TurnInput]]:
-    """Wait for the end of the turns."""
     inputs = []
     for event in await read_events(rig):
         key = subscription_turn("main", "payouts", event.id)

@@ -32,7 +32,6 @@ async def rig(store: Store) -> HistoryRig:
 
 
 async def settle(rig: HistoryRig) -> None:
-    """Index all due requests."""
     while await rig.index():
         pass
 

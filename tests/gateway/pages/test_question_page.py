@@ -17,7 +17,6 @@ async def asked(page: httpx2.AsyncClient, approval: str, question: str = "Why?")
 
 
 async def heard(page: httpx2.AsyncClient, approval: str) -> str:
-    """Return the card with the agent's answer."""
     async with asyncio.timeout(60):
         for pause in pauses():
             card = (await page.get(f"/approvals/{approval}")).text

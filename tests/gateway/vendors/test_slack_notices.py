@@ -79,7 +79,6 @@ class Room:
         return [each for each in self.vendor.reads(to) if each.startswith(first)]
 
     def ends(self, to: str, words: str) -> bool:
-        """Return whether a message to the person has these words."""
         return any(words in each for each in self.vendor.reads(to))
 
     async def wait(self, to: str, first: str, number: int = 1) -> str:
@@ -100,7 +99,6 @@ async def room(client: Client, tmp_path: Path) -> AsyncIterator[Room]:
 
 @asynccontextmanager
 async def gateway(room: Room) -> AsyncIterator[None]:
-    """Run a gateway with the channel."""
     opened, problems = await open_channels(
         [DeclaredChannel("chat", "slack", room.vendor.options)],
         room.rig.deps.store,
@@ -207,5 +205,4 @@ async def test_new_passkey_sends_its_owner_a_notice(room: Room) -> None:
 
 
 async def _follow_from_now(room: Room) -> None:
-    """Store the planner's place, as an earlier gateway would."""
     await EventSources(room.rig.deps.store).read(SOURCE, datetime.now(UTC))

@@ -78,7 +78,6 @@ class Players:
         return tuple(self.random.sample(every, self.random.randrange(1, 4)))
 
     async def waiting(self) -> list[ApprovalRequest]:
-        """Every question of the store that waits, without any list's help."""
         query = select(QUESTIONS.c.approval, QUESTIONS.c.last_at).order_by(QUESTIONS.c.revision)
         rows = await self.store.read(lambda connection: connection.execute(query).all())
         places = {name: last for name, last in {row.approval: row.last_at for row in rows}.items() if last > 1}

@@ -12,7 +12,6 @@ from tools.bench.external_calls.report import render
 
 
 def main() -> None:
-    """Measure, print every round and the tables, and write the JSON."""
     parser = argparse.ArgumentParser(prog="python -m tools.bench.external_calls", description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"interleaved rounds (default {ROUNDS})")
     parser.add_argument("--calls", type=int, default=CALLS, help=f"calls of each kind a round ({CALLS})")

@@ -42,13 +42,11 @@ class ExternalAgentClient:
         self.deps = deps
 
     async def run(self) -> str:
-        """Propose a call that Signoff runs, in one request. Return its id."""
         ended = await self._propose("pay", 20)
         require((ended["state"], ended.get("code")) == ("ended", "ok"), ended)
         return str(ended["id"])
 
     async def permit(self) -> str:
-        """Propose and use a call that the agent runs, in one request. Return its id."""
         used = await self._propose("refund", 20, use=True)
         require(used["state"] == "used" and used["args"]["amount"] == 20, used)
         return str(used["id"])
@@ -57,7 +55,6 @@ class ExternalAgentClient:
         await self._end(call, "paid")
 
     async def ask(self) -> str:
-        """Propose a call that needs approval, then use and report it. Return its id."""
         waiting = await self._propose("refund", 420)
         require(waiting["state"] == "waiting", waiting)
         call = str(waiting["id"])
@@ -118,7 +115,6 @@ def catalog() -> Catalog:
 async def open_agent(
     client: Client, store: Store, signer: Signer, task_queue: str
 ) -> AsyncIterator[ExternalAgentClient]:
-    """The gateway is in this process."""
     known = catalog()
     room = await build_deps(known, store, people=known.people, profile="production", verifier=signer.verifier())
     deps = GatewayDeps(

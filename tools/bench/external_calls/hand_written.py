@@ -34,14 +34,12 @@ class HandWritten:
         return handmade_worker(self._client, self._task_queue, [OneActivity, RunElsewhere], [allow, transfer])
 
     async def run(self) -> str:
-        """Use one request for the start. Return the workflow's id."""
         given = uuid.uuid4().hex
         paid = await self._client.execute_workflow(OneActivity.run, PAYMENT, id=given, task_queue=self._task_queue)
         require(paid == "paid", paid)
         return given
 
     async def permit(self) -> str:
-        """Use one request for start and permit. Return the workflow's id."""
         given = uuid.uuid4().hex
         start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
             RunElsewhere.run,

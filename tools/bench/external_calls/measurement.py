@@ -35,7 +35,6 @@ Act = Callable[[], Awaitable[str]]
 
 
 async def measure(rounds: int, calls: int) -> CallsReport:
-    """Start the server as `signoff dev` does."""
     with tempfile.TemporaryDirectory(prefix="signoff-bench-") as folder:
         options = ServerOptions(Path(folder) / "temporal.db", port=free_port(), ui_port=None)
         async with run_server(options) as server, open_store(f"sqlite:///{folder}/signoff.db") as store:

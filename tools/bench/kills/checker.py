@@ -210,7 +210,6 @@ def _check_end(call: _Call) -> Iterator[Fault]:
 
 
 def _check_answers(call: _Call) -> Iterator[Fault]:
-    """Check that the person gave each counted answer, to that question."""
     given = {(each.approval, each.revision, each.person, each.verdict) for each in call.answering}
     for each in call.of_kind("attempt"):
         if each["status"] in _COUNTED:
@@ -224,7 +223,6 @@ def _check_answers(call: _Call) -> Iterator[Fault]:
 
 
 def _check_attribution(call: _Call) -> Iterator[Fault]:
-    """Check that each question belongs to the call, and that its decision names a person who gave it."""
     name = call.proposed.call
     for each in call.answering:
         if call.id and not each.approval.startswith(f"{call.id}."):

@@ -39,7 +39,6 @@ class Installation:
             yield installation
 
     async def kill(self, name: str) -> None:
-        """Use signal 9."""
         if name == "temporal":
             await self.stack.server.kill()
         else:

@@ -181,7 +181,6 @@ class Journal:
 
 
 def read_entries(file: Path) -> Iterator[Entry]:
-    """Yield no entries if the journal does not exist."""
     if file.exists():
         for line in file.read_text(encoding="utf-8").splitlines():
             yield _ENTRY.validate_json(line)

@@ -282,7 +282,6 @@ class Workload:
         )
 
     def _verdict(self, person: str, call: str, question: str) -> Verdict | None:
-        """Return `None` for no answer."""
         plan = self._plans[call]
         if question == "in_doubt":
             # Ana looks at the tool's effects, and answers truthfully.

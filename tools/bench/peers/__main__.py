@@ -32,7 +32,6 @@ PACKAGES: Final = ("pydantic-ai-slim", "langgraph", "langgraph-checkpoint-postgr
 
 
 async def measure(settings: PeerSettings) -> PeersReport:
-    """Start the server as `signoff dev` does, and a PostgreSQL server."""
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="signoff-bench-"))
         options = ServerOptions(Path(folder) / "temporal.db", port=free_port(), ui_port=None)

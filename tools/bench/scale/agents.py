@@ -123,7 +123,6 @@ async def _temporal_calls(http: httpx2.AsyncClient, port: int) -> dict[str, floa
 
 
 def _declare(stack: Stack, names: Sequence[str]) -> None:
-    """Add external agents and their tool to the project's manifest."""
     file = stack.folder / "project" / "signoff.yaml"
     manifest = yaml.safe_load(file.read_text())
     for name in names:
@@ -158,7 +157,6 @@ async def _tokens(stack: Stack, names: Sequence[str]) -> dict[str, str]:
 
 
 async def _propose(http: httpx2.AsyncClient, tokens: dict[str, str], number: int) -> list[tuple[str, str]]:
-    """Return the agent and id of each call, once all wait for approvers."""
     agents = list(tokens)
     left, calls = iter(range(number)), list[tuple[str, str]]()
 

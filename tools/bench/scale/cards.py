@@ -93,7 +93,6 @@ async def measure_cards(
 
 
 async def _fill(store: Store, added: int, number: int) -> int:
-    """Add due cards up to `number`. Return the number of all cards added so far."""
     have = await store.read(lambda connection: connection.scalar(_COUNT)) or 0
     request = a_request(
         tenant="@tenant",

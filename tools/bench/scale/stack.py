@@ -89,7 +89,6 @@ class Stack:
                 await stack.server.stop()
 
     def environment(self, who: str, **more: str) -> dict[str, str]:
-        """`who` is `worker` or `gateway`."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
         return kept | {
             "SIGNOFF_PROFILE": "production",
@@ -159,7 +158,6 @@ class Stack:
 
 
 async def kill(process: Process) -> None:
-    """Use signal 9, if the process still runs."""
     if process.returncode is None:
         process.kill()
     await process.wait()

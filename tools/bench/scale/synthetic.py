@@ -35,7 +35,6 @@ _THE_ONE: Final = 25
 
 
 def numbered(table: Table, first: int, last: int, values: Callable[[ColumnElement[int]], Mapping[str, Any]]) -> Insert:
-    """Return a statement that inserts one row for each number from `first` to `last`."""
     number = select(cast(literal(first), BigInteger).label("number")).cte("numbers", recursive=True)
     number = number.union_all(select(number.c.number + 1).where(number.c.number < last))
     columns = values(number.c.number)

@@ -282,7 +282,6 @@ class Week:
         await _until(none)
 
     async def _maintain(self, day: int) -> None:
-        """Run an operator's daily cron job and Temporal's retention."""
         old = day - RETENTION_DAYS
         if old >= 1:
             await self._forget(self._names[old - 1])

@@ -127,7 +127,6 @@ def clean_up(
 
 
 async def _record_removal(store: Store, done: StoreRemoval, before: datetime, *, dry_run: bool) -> None:
-    """Record one act for each tenant with removed rows."""
     if dry_run:
         return
     acts = [

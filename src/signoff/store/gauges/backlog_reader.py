@@ -42,7 +42,6 @@ class RequestBacklog(FrozenModel):
 
     requests: int
     oldest_seconds: float
-    """The wait of the oldest request."""
     total_seconds: float
     """The total wait of all requests."""
     by_age: tuple[int, ...]
@@ -68,7 +67,6 @@ class Backlog(FrozenModel):
     queues: Mapping[str, QueueBacklog]
     """By queue."""
     frozen: int
-    """The number of frozen tenants."""
 
 
 class BacklogReader:

@@ -129,7 +129,6 @@ def has_past(connection: Connection, wanted: PastSearch) -> bool:
 
 
 def _find_newest(connection: Connection, wanted: PastSearch, before: int | None, limit: int) -> Sequence[FoundRow]:
-    """Find rows among the newest alone."""
     newest = _within(select(PAST_REQUESTS), _PAST.number, wanted, before).order_by(_PAST.number.desc()).limit(NEWEST)
     rows = newest.subquery().c
     query = select(rows.number, rows.body, rows.readers).where(_has_words(rows.words, wanted))

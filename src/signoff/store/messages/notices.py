@@ -78,7 +78,6 @@ class FinishedCall(NamedTuple):
     row: NoticeRow
     """Its open notice."""
     ticket: str
-    """The key of its ticket."""
     nonce: str
     """The nonce of the ticket's turn."""
     outcome: CallOutcome

@@ -19,12 +19,10 @@ class MessageSubject(FrozenModel):
     """One request that a message concerns, as shown to the recipient."""
 
     approval: str
-    """The request's approval id."""
     code: str
     """The request's short code."""
     revision: int
     question_hash: str
-    """The hash of the revision's question."""
     whole: bool
     """Whether the recipient was shown every value."""
     thread: str = ""

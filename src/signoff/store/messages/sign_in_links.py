@@ -10,7 +10,6 @@ from signoff.store.store import Store
 from signoff.store.tables import SIGN_IN_LINKS, StoreClock
 
 LINK_MILLIS: Final = 600_000
-"""Lifetime of a link."""
 OPEN_LINKS: Final = 3
 """Open links of one person in one browser: a stranger's requests must not use them up."""
 ALL_OPEN_LINKS: Final = 12

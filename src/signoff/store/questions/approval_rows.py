@@ -81,10 +81,8 @@ class RowCounts(NamedTuple):
 
     questions: int
     ended: int
-    """The number of ended questions."""
     answers: int
     void: int
-    """The number of void answers."""
 
 
 def lock_approval(connection: Connection, approval: str) -> None:

@@ -116,11 +116,8 @@ class ApprovalProgress(NamedTuple):
     revision: int
     """The latest revision."""
     answers: int
-    """The number of answers."""
     ended: int
-    """The number of ended questions."""
     messages: int
-    """The number of messages about it."""
 
 
 class OpenPlace(NamedTuple):

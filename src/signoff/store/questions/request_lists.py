@@ -71,7 +71,6 @@ class TurnRows(NamedTuple):
     tickets: list[Ticket]
     """Its tickets, in the order of their claims."""
     freeze: Freeze | None
-    """The freeze of its tenant, if any."""
     undo_seconds: float = 0.0
     """Seconds until none of its denials can be undone."""
 

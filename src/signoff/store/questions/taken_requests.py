@@ -23,7 +23,6 @@ class TakenRequest(FrozenModel):
     approval: str
     tenant: str
     person: str
-    """The id of the person."""
     taken_at: datetime
 
     @property
