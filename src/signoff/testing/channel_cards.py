@@ -159,9 +159,8 @@ class CardSuite:
         german = replace(card.person, locale="de-CH")
         another = "another" + card.token[7:]
         sent = await rig.channel.deliver(replace(card, person=german, token=another), None)
-        assert (
-            text("rule.requires_approval", "de", tool=request.card.tool_title or request.tool) in rig.card(rig.bo).text
-        )
+        # SMS has no such quotation marks.
+        assert text("rule.requires_approval", "de", tool="").rpartition("“")[2] in rig.card(rig.bo).text
         await rig.decide_in_inbox(request)
         closed = ClosedCard(request=rig.request(request.id), person=german, token=another, link=card.link)
         await rig.channel.close(sent, closed)
