@@ -14,6 +14,7 @@ from signoff.audit.checkpoints import Checkpoints, StreamHead
 from signoff.audit.export import Export, export_lines, iterate, read_export
 from signoff.audit.log import CHAIN, AuditLog
 from signoff.audit.record import FIRST, Record, place_record, record_from_entry
+from signoff.audit.stream_report import report_stream
 from signoff.audit.verifier import VerificationReport, verify, with_heads
 from signoff.contracts.errors import Refused
 from signoff.formats.replace import replace
@@ -307,3 +308,20 @@ async def test_stream_begun_during_verification_is_not_missing(store: Store) -> 
     assert report.headless == (OTHER,)
     assert with_heads(report, await points.heads()).finding is None
     assert with_heads(report, before).finding is not None
+
+
+@pytest.mark.parametrize("grown", [TURN, OTHER])
+async def test_stream_that_grows_during_its_report_is_not_reported_as_changed(
+    store: Store, monkeypatch: pytest.MonkeyPatch, grown: str
+) -> None:
+    log = await filled(store)
+    read, more = AuditLog.stream, iter([entry(6, grown), entry(7, grown)])
+
+    async def read_then_grow(self: AuditLog, stream: str) -> list[Record]:
+        records = await read(self, stream)
+        await log.append(each for each in [next(more, None)] if each is not None)
+        return records
+
+    monkeypatch.setattr(AuditLog, "stream", read_then_grow)
+    report = await report_stream(store, TURN, SIGNER.verifier())
+    assert (report.finding, len(report.records)) == (None, 7 if grown == TURN else 5)

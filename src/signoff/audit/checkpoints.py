@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from signoff.audit.log import CHAIN, lock_head, move_head
+from signoff.audit.record import bound_text
 from signoff.contracts.canonical_json import canonical_json, sha256_hex
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.keys.signatures import Signature, Signer, Verifier
@@ -123,6 +124,12 @@ class Checkpoints:
         return await self._store.read(
             lambda connection: [StreamHead(**row._mapping) for row in connection.execute(query)]
         )
+
+    async def head(self, stream: str) -> StreamHead | None:
+        query = select(AUDIT_HEADS.c.stream, AUDIT_HEADS.c.seq, AUDIT_HEADS.c.hash)
+        query = query.where(AUDIT_HEADS.c.stream == bound_text(stream))
+        row = await self._store.read(lambda connection: connection.execute(query).first())
+        return None if row is None else StreamHead(**row._mapping)
 
 
 def _take(connection: Connection, signer: Signer) -> Checkpoint | None:

@@ -1,6 +1,7 @@
 """Reports one stream: finds it by name, shows its records as text, and verifies them."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from signoff.audit.checkpoints import Checkpoints
 from signoff.audit.log import AuditLog
@@ -14,6 +15,8 @@ from signoff.contracts.names import DEFAULT_TENANT
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.keys.signatures import Verifier
 from signoff.store.store import Store
+
+_TRIES: Final = 20
 
 
 class ReportLine(FrozenModel):
@@ -51,9 +54,15 @@ class StreamReport(FrozenModel):
 
 async def report_stream(store: Store, stream: str, verifier: Verifier) -> StreamReport:
     """A missing stream has no records. Raises `StoreUnavailable`."""
-    records = await AuditLog(store).stream(stream)
-    heads = {head.stream: head for head in await Checkpoints(store).heads()}
-    finding = verify_stream(records, heads.get(stream), verifier)
+    log, points = AuditLog(store), Checkpoints(store)
+    head = await points.head(stream)
+    for _ in range(_TRIES):
+        records, before = await log.stream(stream), head
+        head = await points.head(stream)
+        # A record that was added between the two would look like a removed one.
+        if head == before:
+            break
+    finding = verify_stream(records, head, verifier)
     return StreamReport(
         stream=stream,
         timeline=tuple(ReportLine(**moment._asdict()) for moment in timeline(records)),

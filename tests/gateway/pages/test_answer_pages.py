@@ -24,7 +24,7 @@ async def test_unknown_outcome_page_offers_three_answers(gateway: GatewayRig) ->
         ):
             assert part in card
         assert "otherwise given up" in card
-        assert "Did this happen? Pay 420 EUR to Ana" in words((await page.get("/")).text)
+        assert "Did this happen? Pay 420 EUR to Ana" in words((await page.get("/?all=1")).text)
         assert "Edit before approving" not in card
         done = words((await answered(page, approval, verdict="happened", result="receipt no 7")).text)
         talk = words((await page.get(f"/turns/{approval.rsplit('.', 2)[0]}")).text)
