@@ -21,6 +21,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.grant import Grant
 from signoff.contracts.limits import PREDICATES_STEPS
 from signoff.contracts.message import CallPart
+from signoff.formats.replace import replace
 from signoff.people.directory import Directory
 from signoff.policypool.pool import ask_rules
 from signoff.registry.gates.grant_match import GrantMatcher
@@ -150,7 +151,8 @@ class GrantUse:
         voters = voter_set(self._deps.catalog, people, ctx, found.tool.activity, terms, at, (question,))
         # Ignore the question's escalation: the policy's own approvers decide new calls, and have not missed a deadline.
         voters = dataclasses.replace(voters, escalations=())
-        return voters.suffices(decisions)
+        # The shift in which they decided is no right to decide later calls.
+        return voters.suffices([replace(each, on_call=()) for each in decisions])
 
 
 def _is_of_asker(question: Question, ctx: CallContext, people: Directory) -> bool:

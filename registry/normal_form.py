@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from signoff.contracts.canonical_json import canonical_json
+from signoff.contracts.canonical_json import canonical_json, sha256_hex
 from signoff.contracts.message import PART_TYPES, WITHHELD_PART_TYPES
+from signoff.keys.secret_references import is_reference
 from signoff.people.directory import declared_people
 from signoff.people.people_file import FileDirectory
 from signoff.policy.approval_policy import GlobalRule
@@ -48,7 +49,7 @@ def normal_form(catalog: Catalog) -> dict[str, Any]:
         "channels": {each.name: _declared_fields(each) for each in catalog.channels.declared.values()},
         "routing": _fields(catalog.channels.routing),
         "rooms": _plain(catalog.channels.rooms),
-        "oncall": {name: _declared_fields(each) for name, each in catalog.on_call.items()},
+        "oncall": {name: _rota(each) for name, each in catalog.on_call.items()},
         "subscriptions": {each.name: _declared_fields(each) for each in catalog.subscriptions.values()},
         "mcp_servers": {each.name: _server(each) for each in catalog.mcp_servers.values()},
         "insights": {"by_person": True} if catalog.insights_by_person else {},
@@ -69,6 +70,12 @@ def _tool(catalog: Catalog, tool: Tool) -> dict[str, Any]:
 
 def _rule(rule: GlobalRule) -> dict[str, Any]:
     return rule.model_dump(mode="json", exclude={"name"}, exclude_defaults=True)
+
+
+def _rota(rota: OnCallRota) -> dict[str, Any]:
+    form = _declared_fields(rota)
+    # An address is often a secret. Its hash shows a change.
+    return form if not rota.ical or is_reference(rota.ical) else {**form, "ical": f"sha256:{sha256_hex(rota.ical)}"}
 
 
 def _people(catalog: Catalog) -> dict[str, Any]:

@@ -50,6 +50,7 @@ from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.grant_predicate import compile_where
 from signoff.registry.gates.judged_call import JudgedCall
 from signoff.registry.gates.pipeline import judge
+from signoff.registry.manifest.on_call_sections import OnCallRota
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 from signoff.store.grants import Grants
@@ -438,6 +439,19 @@ async def test_escalation_only_approver_gives_no_grant(store: Store) -> None:
     assert (await ruled(deps)).kind == "ask"
     await given(deps, tool, "another", SMALL)
     assert (await ruled(deps, turn="third")).kind == "run"
+
+
+async def test_grant_of_a_person_on_call_runs_no_later_call(store: Store) -> None:
+    tool = asking(Ledger(), ApprovalPolicy(allow_remember=True, approvers=("oncall:payments", "user:ana")))
+    rota = OnCallRota("payments", ical="env:ROTA")
+    deps = deps_with(store, tool, people=[Person(id="bo"), Person(id="ana")], on_call=[rota])
+    shift: dict[str, Any] = {"on_call": ("oncall:payments",), "received_at": ASKED, "remember": SMALL}
+    for person, turn, kind in (("bo", "first", "ask"), ("ana", "second", "run")):
+        request = await asked(deps, tool, ctx=pinned(turn=turn))
+        given = about(request, approval_id=request.id, subject=person, assurance="session", **shift)
+        await answer(store, SIGNER.sign_decision(given))
+        assert person in [name for grant in await kept(store) for name in grant.people]
+        assert (await ruled(deps, turn=f"after-{turn}")).kind == kind
 
 
 async def test_second_account_of_the_approver_cannot_use_the_grant(store: Store) -> None:

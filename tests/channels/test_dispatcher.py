@@ -24,6 +24,7 @@ from signoff.contracts.person import Absence, ContactPreferences, Person
 from signoff.formats.replace import replace
 from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import FixedDirectory
+from signoff.people.on_call import KEPT, OnCallDirectory, Rotas, Shift
 from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.registry.manifest.room_sections import TeamRoom
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
@@ -60,6 +61,7 @@ class Rig:
     secrets: SecretProvider = field(default_factory=SecretProvider)
     absences: Callable[[str], Awaitable[Sequence[Absence]]] | None = None
     rooms: dict[str, tuple[TeamRoom, ...]] = field(default_factory=dict)
+    rotas: Rotas = field(default_factory=Rotas)
 
     def __post_init__(self) -> None:
         self.cards = DeliveryQueue(self.store)
@@ -70,7 +72,7 @@ class Rig:
         deps = SenderDeps(
             deliveries=self.cards,
             own_messages=OwnMessages(self.store),
-            people=FixedDirectory(self.people),
+            people=OnCallDirectory(FixedDirectory(self.people), self.rotas, {"payments": "main"}),
             links=self._link,
             record=self._record,
             clock=lambda: datetime.now(UTC) + self.ahead,
@@ -466,6 +468,80 @@ async def test_hand_on_sends_its_card_again_to_the_new_approver_alone(rig: Rig) 
     await rig.cards.expedite((await rig.rows(asks))[("ana", "mail")].token)
     await rig.settle()
     assert (await rig.rows(asks))[("ana", "mail")].state == "dropped"
+
+
+ON_CALL = ("oncall:payments",)
+
+
+def read_rota(rig: Rig, *names: str) -> None:
+    now = datetime.now(UTC) + rig.ahead
+    rig.rotas.keep("payments", tuple(Shift(each, now, now + timedelta(days=1)) for each in names), now)
+
+
+async def test_gateway_that_cannot_read_a_rota_keeps_the_cards_of_people_on_call(rig: Rig) -> None:
+    read_rota(rig, "ana")
+    asks = await rig.asked(approvers=ON_CALL)
+    assert summary(rig.chat) == [("ana", "ask")]
+    rig.ahead = KEPT
+    token = (await rig.rows(asks))["ana", "mail"].token
+    await rig.cards.expedite(token)
+    await rig.told("reminded", replace(asks, reminded=1))
+    assert (await rig.rows(asks))["ana", "mail"].state == "planned"
+    assert (await rig.rows(asks))["ana", "chat"].remind_at is not None
+    assert len(rig.chat.cards) == 1
+    assert rig.mail.cards == []
+    read_rota(rig, "ana")
+    await rig.cards.expedite(token)
+    await rig.settle()
+    assert summary(rig.mail) == [("ana", "ask")]
+
+
+async def test_card_of_a_person_whom_the_rota_no_longer_names_is_dropped(rig: Rig) -> None:
+    read_rota(rig, "ana")
+    asks = await rig.asked(approvers=ON_CALL)
+    read_rota(rig, "bo")
+    await rig.cards.expedite((await rig.rows(asks))["ana", "mail"].token)
+    await rig.settle()
+    assert (await rig.rows(asks))["ana", "mail"].state == "dropped"
+
+
+async def test_person_on_call_later_gets_the_card_of_a_request_that_asked_no_person(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    asks = await rig.asked(approvers=ON_CALL)
+    for _ in range(2):
+        rig.ahead += ASIDE
+        await rig.settle()
+    assert rig.mail.cards == []
+    read_rota(rig, "bo")
+    await rig.settle()
+    assert rig.mail.cards == []
+    rig.ahead += ASIDE
+    await rig.settle()
+    assert summary(rig.mail) == [("bo", "ask")]
+    warned = [each for each in caplog.messages if "asks no person" in each]
+    assert warned == [f"{asks.id} asks no person of `oncall:payments` now; cards follow when one is on call"]
+
+
+async def test_ended_request_that_asked_no_person_on_call_is_not_planned_later(rig: Rig) -> None:
+    asks = await rig.asked(approvers=ON_CALL)
+    await rig.told("closed", replace(asks, state="denied"))
+    read_rota(rig, "bo")
+    rig.ahead += ASIDE
+    await rig.settle()
+    assert await rig.rows(asks) == {}
+
+
+async def test_quiet_hours_do_not_delay_the_card_of_a_person_on_call(rig: Rig) -> None:
+    resting = ContactPreferences(quiet_days=("mon", "tue", "wed", "thu", "fri", "sat"))
+    rig.people = tuple(replace(each, reach=resting) for each in rig.people)
+    rig.dispatcher = rig.another()
+    read_rota(rig, "cy")
+    rig.ahead = next(timedelta(day) for day in range(7) if (NOW + timedelta(day)).strftime("%a") == "Mon")
+    read_rota(rig, "cy")
+    await rig.asked(approvers=(*ON_CALL, "role:approvers"), expires_at=None)
+    assert summary(rig.chat) == [("cy", "ask")]
+    assert rig.mail.cards == []
 
 
 def gone(person: str, **fields: Any) -> Absence:

@@ -1,4 +1,6 @@
+import asyncio
 import contextlib
+import dataclasses
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -16,10 +18,11 @@ from signoff.channels.outbound.dispatcher import find_asked
 from signoff.channels.outbound_http import GuardedHttp, read_networks
 from signoff.contracts.person import Person
 from signoff.gateway.auth.provider_people import with_provider_people
-from signoff.gateway.vendors.on_call import OnCallReader
+from signoff.gateway.vendors.on_call import OnCallReader, read_rotas
 from signoff.gateway.vendors.on_call_task import OnCallTask
 from signoff.keys.secrets import SecretProvider
-from signoff.people.on_call import KEPT
+from signoff.people.on_call import KEPT, RotaReading, Rotas, Shift
+from signoff.people.vouched_directory import VouchedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import Catalog
 from signoff.registry.manifest.on_call_sections import OnCallRota
@@ -73,7 +76,7 @@ def on_call_catalog(ledger: Ledger) -> Catalog:
         {"approvers": [{"of": "oncall:payments"}, {"of": "role:leads"}], "edit": "propose"}
     )
     tools = [
-        pay_tool(ledger, ApprovalPolicy(approvers=("oncall:payments",)), input_schema=MONEY),
+        pay_tool(ledger, ApprovalPolicy(approvers=("oncall:payments",), allow_remember=True), input_schema=MONEY),
         pay_tool(ledger, several, name="both", input_schema=MONEY),
     ]
     return catalog_of(tools, people=PEOPLE, on_call=[OnCallRota("payments", ical="env:ROTA")])
@@ -168,6 +171,45 @@ async def test_page_says_that_no_person_is_on_call(rig: OnCallRig) -> None:
     approval = await rig.asked("both")
     await rig.on_call()
     assert "Approvers: no person on call (payments); Cy (leads)" in await rig.page(approval, "cy")
+
+
+async def test_slow_rota_delays_no_other(rig: OnCallRig) -> None:
+    @dataclass
+    class Reader(OnCallReader):
+        async def read(self, rota: OnCallRota, now: datetime) -> RotaReading:
+            if rota.name == "slow":
+                await asked.wait()
+                return RotaReading(problem="late" if kept.is_known("fast", now) else "not kept")
+            asked.set()
+            rig.later[0] = KEPT / 2
+            return RotaReading((Shift("bo", now, now + HOUR),))
+
+    asked, kept, begun = asyncio.Event(), Rotas(), datetime.now(UTC)
+    reader = Reader(rig.task._reader.http, SecretProvider())
+    found = await read_rotas([OnCallRota("slow"), OnCallRota("fast")], reader, kept, lambda: begun + rig.later[0])
+    assert [reading.problem for _, reading in found] == ["late", ""]
+    # The reading counts from its beginning.
+    assert kept.names("fast", begun + KEPT - timedelta(microseconds=1)) == {"bo"}
+    assert not kept.is_known("fast", begun + KEPT)
+
+
+async def test_rota_of_people_known_by_sign_in_alone_is_a_problem(
+    rig: OnCallRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    people = rig.task._deps.people
+    stranger = Person(id="eve", name="Eve", identities={"oidc": ("https://idp.example#eve",)})
+    rig.task._deps = dataclasses.replace(rig.task._deps, people=VouchedDirectory(people, [stranger]))
+    await rig.on_call("Eve")
+    assert "rota `payments`: it names no active person now" in caplog.messages
+
+
+async def test_person_on_call_may_not_have_their_answer_remembered(rig: OnCallRig) -> None:
+    await rig.on_call("ana@example.com")
+    approval = await rig.asked()
+    answer = await rig.decide(approval, "ana", remember={"scope": "session"})
+    assert (answer["status"], answer["code"]) == ("refused", "not_allowed")
+    assert "you may decide this call alone" in answer["message"]
+    assert (await rig.decide(approval, "ana"))["status"] == "accepted"
 
 
 async def test_raw_answer_proves_no_shift(rig: OnCallRig) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import table
 
-from signoff.people.calendars import AHEAD, MOST_SPANS, find_away
+from signoff.people.calendars import AHEAD, MOST_SPANS, find_away, find_shifts
 from signoff.settings import Settings
 
 NOW = datetime(2026, 9, 1, 9, tzinfo=UTC)
@@ -296,3 +296,39 @@ def test_any_lines_are_read_without_an_error(lines: list[str], whole: bool) -> N
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_without_an_error(content: bytes) -> None:
     assert not find_away(content, WORDS, LISBON, NOW)
+
+
+TODAY = ("DTSTART:20260901T080000Z", "DTEND:20260901T100000Z")
+
+
+def on_call(*lines: str) -> list[str] | None:
+    shifts = find_shifts(file(*TODAY, *lines), UTC, NOW)
+    return None if shifts is None else [each.name for each in shifts]
+
+
+@table(
+    ("lines", "names"),
+    ((), ["Away"]),
+    (("ATTENDEE:mailto:a@x.example", "ATTENDEE;PARTSTAT=DECLINED:mailto:b@x.example"), ["a@x.example"]),
+    (("ATTENDEE;ROLE=OPT-PARTICIPANT:mailto:a@x.example",), []),
+    (("ATTENDEE;ROLE=NON-PARTICIPANT:mailto:a@x.example",), []),
+    (("ATTENDEE;CUTYPE=ROOM:mailto:a@x.example",), []),
+    (("ATTENDEE:mailto:a@x.example", "STATUS:TENTATIVE"), []),
+    (("ORGANIZER:mailto:o@x.example", "ATTENDEE:mailto:a@x.example", "ATTENDEE:MAILTO:O@x.example"), ["a@x.example"]),
+    (("ORGANIZER:mailto:o@x.example", "ATTENDEE;PARTSTAT=NEEDS-ACTION:mailto:a@x.example"), []),
+    (("ORGANIZER:mailto:o@x.example", "ATTENDEE;PARTSTAT=ACCEPTED:mailto:o@x.example"), ["o@x.example"]),
+    ((f"ATTENDEE:mailto:{'a' * 245}@x.example",), []),
+)
+def test_only_those_who_come_are_on_call(lines: tuple[str, ...], names: list[str]) -> None:
+    assert on_call(*lines) == names
+
+
+@table("lines", ("EXRULE:FREQ=DAILY",), ("RECURRENCE-ID;RANGE=THISANDFUTURE:20260901T080000Z",))
+def test_rota_with_exceptions_that_are_not_computed_is_unreadable(lines: tuple[str, ...]) -> None:
+    assert on_call(*lines) is None
+    assert find_away(file(*TODAY, *lines), WORDS, UTC, NOW) is not None
+
+
+def test_file_that_cancels_its_events_is_unreadable() -> None:
+    content = file(*TODAY).replace(b"VERSION:2.0", b"VERSION:2.0\r\nMETHOD:CANCEL")
+    assert find_shifts(content, UTC, NOW) is None

@@ -1,4 +1,5 @@
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from tables import table
 
@@ -6,10 +7,13 @@ from signoff.contracts.approval import ApproverGroup, Terms
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Delegation, Person
 from signoff.formats.replace import replace
+from signoff.people.authority import check_authority
 from signoff.people.directory import FixedDirectory
-from signoff.people.eligibility import ApproverSpec, resolve_eligibility
-from signoff.people.on_call import KEPT, OnCallDirectory, Rotas, Shift, is_named
+from signoff.people.eligibility import ApproverSpec, can_remember, resolve_eligibility
+from signoff.people.on_call import KEPT, OnCallDirectory, Rotas, Shift, has_unread, is_named
 from signoff.people.voter_set import Escalation, VoterSet
+from signoff.people.vouched_directory import VouchedDirectory
+from signoff.testing import a_request
 
 NOW = datetime(2026, 9, 1, 9, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -88,6 +92,36 @@ def test_unread_rota_makes_no_person_eligible() -> None:
     assert may(OnCallDirectory(PEOPLE, Rotas(), {"payments": "main"}), "ana") == "not_allowed"
 
 
+@table(
+    ("entries", "tenant", "expected"),
+    (("oncall:payments", "role:x"), "main", True),
+    (("oncall:payments",), "acme", False),
+    (("oncall:gone", "role:payments"), "main", False),
+)
+def test_only_a_declared_rota_of_the_tenant_can_be_unread(
+    entries: tuple[str, ...], tenant: str, expected: bool
+) -> None:
+    unread = VouchedDirectory(OnCallDirectory(PEOPLE, Rotas(), {"payments": "main"}))
+    assert has_unread(unread, entries, tenant, NOW) is expected
+    assert not has_unread(on_call(), entries, tenant, NOW)
+    assert has_unread(on_call(), entries, tenant, NOW + KEPT) is expected
+    assert not has_unread(PEOPLE, entries, tenant, NOW)
+
+
+@table(
+    ("fields", "expected"),
+    ({"approvers": ("oncall:payments",)}, ("oncall:payments",)),
+    ({"approvers": ("user:bo",), "escalate_to": ("oncall:payments",)}, ("oncall:payments",)),
+    ({"approvers": ("role:x", "user:ana")}, ()),
+    ({"approvers": ("oncall:search", "user:ana")}, ()),
+)
+def test_decision_names_only_rotas_that_the_request_asks(fields: dict[str, Any], expected: tuple[str, ...]) -> None:
+    found = check_authority(
+        a_request(**fields), signed(assurance="session"), NOW, on_call("ana"), unsigned=False, development=False
+    )
+    assert found.on_call == expected
+
+
 def test_rota_counts_in_its_own_tenant_alone() -> None:
     people = on_call("ana@example.com")
     assert people.on_call("ana", "main", NOW) == ("oncall:payments",)
@@ -97,6 +131,13 @@ def test_rota_counts_in_its_own_tenant_alone() -> None:
 
 def test_delegation_does_not_pass_a_shift_on() -> None:
     assert may(on_call("bo"), "cy") == "not_allowed"
+
+
+def test_person_on_call_may_not_answer_for_later_calls() -> None:
+    people = on_call("ana", "di")
+    request = a_request(approvers=("oncall:payments", "user:di"), allow_remember=True)
+    may_remember = [can_remember(request, each, people, NOW) for each in PEOPLE.all("main") if each.id in ("ana", "di")]
+    assert may_remember == [False, True]
 
 
 def signed(**fields: object) -> Decision:

@@ -13,7 +13,7 @@ from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.catalog_diff import catalog_diff
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.manifest.on_call_sections import OnCallRota, VendorSchedule
-from signoff.registry.normal_form import normal_form
+from signoff.registry.normal_form import normal_form, normal_text
 
 GOOD = """\
 version: 1
@@ -104,4 +104,7 @@ def test_rota_is_in_the_normal_form_and_not_in_the_hash() -> None:
     one, other = asking("oncall:payments"), asking("oncall:payments", rota=OnCallRota("payments", ical="env:OTHER"))
     assert normal_form(one)["oncall"] == {"payments": {"ical": "env:ROTA"}}
     assert [change.name for change in catalog_diff(one, other).changes] == ["payments"]
+    secret = asking("oncall:payments", rota=OnCallRota("payments", ical="https://rota.example/secret.ics"))
+    assert "rota.example" not in normal_text(secret)
+    assert [change.name for change in catalog_diff(one, secret).changes] == ["payments"]
     assert one.hash == other.hash

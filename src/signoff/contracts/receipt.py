@@ -22,7 +22,7 @@ ReceiptReason = Literal[
 ]  # fmt: skip
 """Why an answer does not count, in more detail than its code.
 
-- `edit`, `remember`: this request does not permit it. `passed_on`: the escalation does not include remembering.
+- `edit`, `remember`: this request does not permit it. `passed_on`: an escalation or shift does not include remembering.
 - `unseen`: the approver did not read the whole card. `begun`: the call has begun. `enough`: one answer too many.
 - `withdraw`: another person's request. `late`: given in time, but read too late. `reason`: a denial needs a reason.
 - `preview`: an approval needs a preview, and there is none. `thread`: there is a newer message about the request.

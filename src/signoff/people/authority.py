@@ -11,7 +11,7 @@ from signoff.contracts.decision import UNSIGNED, Decision, at_least
 from signoff.formats.replace import replace
 from signoff.people.directory import Directory
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
-from signoff.people.on_call import find_on_call
+from signoff.people.on_call import asks_rota, find_on_call
 
 _OPERATORS: Final = "role:admin"
 
@@ -41,7 +41,7 @@ def check_authority(
     taken = tuple(vote_holder(vote) for vote in asked.votes)
     wanted = {entry for group in progress(asked).open for entry in group.of}
     # Only a signature proves to the worker who was on call.
-    on_call = () if unsigned else find_on_call(people, decision.subject, asked.tenant, moment)
+    on_call = () if unsigned else _shifts(asked, decision.subject, people, moment)
     eligibility = resolve_eligibility(person, people, approver_spec_of(asked), moment, taken, wanted, on_call)
     if person is None:
         return replace(base, code=eligibility.code)
@@ -59,6 +59,13 @@ def check_authority(
         entries=tuple(sorted(eligibility.entries)) if asked.groups and not code else (),
         on_call=on_call,
     )
+
+
+def _shifts(request: ApprovalRequest, subject: str, people: Directory, moment: datetime) -> tuple[str, ...]:
+    rotas = {*request.approvers, *request.escalate_to}
+    if not asks_rota(rotas):
+        return ()
+    return tuple(each for each in find_on_call(people, subject, request.tenant, moment) if each in rotas)
 
 
 def _withdrawable(request: ApprovalRequest) -> ApprovalRequest:

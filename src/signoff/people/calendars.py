@@ -35,6 +35,8 @@ _PARTS: Final = {
 }
 _ALWAYS: Final = frozenset(("FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST"))
 _Moment: TypeAlias = date | datetime
+# The longest email address.
+_NAME_CHARS: Final = 254
 _MAILTO: Final = re.compile(r"\Amailto:", re.IGNORECASE)
 
 
@@ -73,7 +75,7 @@ def _find_spans(
 
     try:
         calendars = Calendar.from_ical(content, multiple=True)
-        if not calendars or any(each.name != "VCALENDAR" for each in calendars):
+        if not calendars or any(each.name != "VCALENDAR" or _cancels(each) for each in calendars):
             return None
         events = [event for calendar in calendars for event in calendar.walk("VEVENT")]
     # The parser is third-party code, and the file may contain anything.
@@ -88,15 +90,19 @@ def _find_spans(
         try:
             if names := names_of(event):
                 found += [(name, span) for span in _spans(event, replaced, zone, now) for name in names]
-        except _TooMany:
+        except _Unreadable:
             return None
         except Exception:
             continue
     return found
 
 
-class _TooMany(Exception):
+class _Unreadable(Exception):
     pass
+
+
+def _cancels(calendar: Any) -> bool:
+    return str(calendar.get("METHOD", "")).strip().upper() == "CANCEL"
 
 
 def _means_away(event: Any, words: Iterable[str]) -> bool:
@@ -115,15 +121,34 @@ def _means_away(event: Any, words: Iterable[str]) -> bool:
 
 
 def _people_named(event: Any) -> tuple[str, ...]:
-    if str(event.get("STATUS", "")).strip().upper() == "CANCELLED":
+    # Without these exceptions the replaced person would stay on call.
+    if "EXRULE" in event or ("RECURRENCE-ID" in event and "RANGE" in event["RECURRENCE-ID"].params):
+        raise _Unreadable
+    if str(event.get("STATUS", "")).strip().upper() in ("CANCELLED", "TENTATIVE"):
         return ()
     attendees = event.get("ATTENDEE", [])
     attendees = attendees if isinstance(attendees, list) else [attendees]
-    if not attendees:
-        title = str(event.get("SUMMARY", "")).strip()
-        return (title,) if title else ()
-    coming = (each for each in attendees if str(each.params.get("PARTSTAT", "")).upper() != "DECLINED")
-    return tuple(dict.fromkeys(_MAILTO.sub("", str(each).strip()) for each in coming))
+    organizer = _address(event.get("ORGANIZER", ""))
+    coming = [_address(each) for each in attendees if _comes(each, organizer)]
+    names = coming if attendees else [str(event.get("SUMMARY", "")).strip()]
+    return tuple(dict.fromkeys(each for each in names if 0 < len(each) <= _NAME_CHARS))
+
+
+def _comes(attendee: Any, organizer: str) -> bool:
+    def value(name: str) -> str:
+        return str(attendee.params.get(name, "")).strip().upper()
+
+    if value("ROLE") in ("NON-PARTICIPANT", "OPT-PARTICIPANT") or value("CUTYPE") in ("RESOURCE", "ROOM"):
+        return False
+    reply = value("PARTSTAT")
+    if not organizer:
+        return reply != "DECLINED"
+    # Calendars list the author of an invitation too.
+    return reply == "ACCEPTED" or (not reply and _address(attendee).casefold() != organizer.casefold())
+
+
+def _address(person: Any) -> str:
+    return _MAILTO.sub("", str(person).strip())
 
 
 def _begins(title: str, word: str) -> bool:
@@ -203,7 +228,7 @@ def _repeat(rule: Any, first: _Moment, zone: tzinfo, last: datetime) -> Iterator
         if start > end:
             return
         if number >= _MOST_STARTS:
-            raise _TooMany
+            raise _Unreadable
         yield start.replace(tzinfo=zone) if isinstance(first, datetime) else start.date()
 
 

@@ -11,7 +11,7 @@ from signoff.contracts.person import Person
 from signoff.contracts.receipt import ReceiptCode
 from signoff.formats.replace import replace
 from signoff.people.directory import Directory
-from signoff.people.on_call import find_on_call
+from signoff.people.on_call import asks_rota, find_on_call
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,8 @@ def can_remember(request: ApprovalRequest, person: Person, people: Directory, no
     if not request.allow_remember or request.kind != "approval":
         return False
     first = approver_spec_of(replace(request, approvers=first_approvers(request)))
-    return not resolve_eligibility(person, people, first, now).code
+    # An answer for later calls would outlast a shift.
+    return not resolve_eligibility(person, people, first, now, on_call=()).code
 
 
 def resolve_voting_rights(
@@ -148,7 +149,8 @@ def resolve_voting_rights(
     own_matter = people.person_id(person.id, spec.tenant) in askers and not spec.allow_self
     # A person who is asked themselves votes only for themselves: otherwise they would count twice.
     if on_call is None:
-        on_call = find_on_call(people, person.id, spec.tenant, moment)
+        asks = asks_rota(spec.terms.approvers)
+        on_call = find_on_call(people, person.id, spec.tenant, moment) if asks else ()
     if entries := _entries(person, spec) | frozenset(on_call).intersection(spec.terms.approvers):
         return VotingRights(code="self_approval") if own_matter else VotingRights(own=entries)
     delegated: dict[str, frozenset[str]] = {}

@@ -22,6 +22,17 @@ class KnowsRotas(Protocol):
     def on_call(self, person_id: str, tenant: str, moment: datetime) -> tuple[str, ...]:
         """Return `oncall:<rota>` for each rota that names the person at `moment` (aware)."""
 
+    def has_unread(self, entries: Iterable[str], tenant: str, moment: datetime) -> bool:
+        """Return whether some rota lacks a recent reading."""
+
+
+def asks_rota(entries: Iterable[str]) -> bool:
+    return any(each.startswith(ON_CALL) for each in entries)
+
+
+def has_unread(people: Directory, entries: Iterable[str], tenant: str, moment: datetime) -> bool:
+    return isinstance(people, KnowsRotas) and people.has_unread(entries, tenant, moment)
+
 
 def find_on_call(people: Directory, person_id: str, tenant: str, moment: datetime) -> tuple[str, ...]:
     return people.on_call(person_id, tenant, moment) if isinstance(people, KnowsRotas) else ()
@@ -54,11 +65,12 @@ class Rotas:
     def keep(self, rota: str, shifts: tuple[Shift, ...], now: datetime) -> None:
         self._read[rota] = (now, shifts)
 
+    def is_known(self, rota: str, moment: datetime) -> bool:
+        return rota in self._read and moment < self._read[rota][0] + KEPT
+
     def names(self, rota: str, moment: datetime) -> frozenset[str]:
         """Empty without a recent reading."""
-        read_at, shifts = self._read.get(rota, (moment, ()))
-        if moment >= read_at + KEPT:
-            return frozenset()
+        shifts = self._read[rota][1] if self.is_known(rota, moment) else ()
         return frozenset(each.name for each in shifts if each.since <= moment < each.until)
 
 
@@ -93,6 +105,10 @@ class OnCallDirectory:
         return tuple(
             f"{ON_CALL}{rota}" for rota in rotas if is_named(person, self._rotas.names(rota, moment), self.declared)
         )
+
+    def has_unread(self, entries: Iterable[str], tenant: str, moment: datetime) -> bool:
+        rotas = [each.removeprefix(ON_CALL) for each in entries if each.startswith(ON_CALL)]
+        return any(self._tenants.get(each) == tenant and not self._rotas.is_known(each, moment) for each in rotas)
 
 
 def is_named(person: Person, names: Iterable[str], people: Directory) -> bool:

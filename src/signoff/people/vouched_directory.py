@@ -13,7 +13,7 @@ from signoff.keys.signatures import Signature, Signer, Verifier
 from signoff.people.addresses import DeclaredNames
 from signoff.people.directory import Directory
 from signoff.people.login import OIDC, id_from_login
-from signoff.people.on_call import find_on_call
+from signoff.people.on_call import find_on_call, has_unread
 
 # Signed data starts with its purpose: no other signature of the gateway can pass for one of a person.
 _PURPOSE: Final = "person 1"
@@ -76,6 +76,9 @@ class VouchedDirectory:
 
     def on_call(self, person_id: str, tenant: str, moment: datetime) -> tuple[str, ...]:
         return find_on_call(self.declared, person_id, tenant, moment)
+
+    def has_unread(self, entries: Iterable[str], tenant: str, moment: datetime) -> bool:
+        return has_unread(self.declared, entries, tenant, moment)
 
 
 def vouch(signer: Signer, person: Person, *, names: Sequence[str], now: datetime, lifetime: timedelta) -> VouchedPerson:

@@ -6,7 +6,7 @@ from tables import table
 
 from signoff.channels.outbound_http import GuardedHttp, read_networks
 from signoff.contracts.person import Person
-from signoff.gateway.vendors.on_call import EVERY, OnCallReader, on_call_problem
+from signoff.gateway.vendors.on_call import EVERY, MOST_NAMES, OnCallReader, on_call_problem
 from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import FixedDirectory
 from signoff.people.on_call import KEPT, RotaReading, Shift
@@ -35,8 +35,10 @@ def opsgenie(url: str, schedule: str = "d875-4c", token: str = "env:OPSGENIE") -
 
 
 async def test_ical_file_names_attendees_and_titles() -> None:
-    shifts = (("ana@example.com", NOW - HOUR, NOW + HOUR), ("Bo Berg", NOW + HOUR, NOW + 2 * HOUR))
-    server = RotaServer(rota_file(("Cy", NOW - 2 * HOUR, NOW - HOUR), *shifts))
+    soon = NOW + KEPT / 2
+    shifts = (("ana@example.com", NOW - HOUR, soon), ("Bo Berg", soon, NOW + 2 * HOUR))
+    before, later = ("Cy", NOW - 2 * HOUR, NOW - HOUR), ("Di", NOW + KEPT, NOW + HOUR)
+    server = RotaServer(rota_file(before, *shifts, later))
     async with serve_vendor(server.app()) as url:
         found = await reading(OnCallRota("payments", ical="env:ROTA"), ROTA=f"{url}/rota.ics")
     assert found == RotaReading(tuple(Shift(*each) for each in shifts))
@@ -89,6 +91,12 @@ async def test_rota_that_cannot_be_read_is_named_without_its_secrets() -> None:
         assert "outside the public internet" in (await reading(pagerduty(url), networks=())).problem
         server.content = b"<!doctype html>"
         assert "sends no iCal file" in (await reading(OnCallRota("payments", ical=f"{url}/rota.ics"))).problem
+
+
+async def test_rota_of_too_many_people_is_unread() -> None:
+    server = RotaServer(recipients=[f"p{number}@example.com" for number in range(MOST_NAMES + 1)])
+    async with serve_vendor(server.app()) as url:
+        assert await reading(opsgenie(url)) == RotaReading(problem="it names more than 50 people at one time")
 
 
 @table(

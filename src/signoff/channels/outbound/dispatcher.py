@@ -7,7 +7,7 @@ a card that may already be out again under the same token. All copies are closed
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from functools import partial
@@ -24,6 +24,7 @@ from signoff.contracts.person import ContactPreferences, Person
 from signoff.people.absences import find_returns
 from signoff.people.directory import Directory
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
+from signoff.people.on_call import asks_rota, find_on_call
 from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.registry.manifest.room_sections import find_rooms
 from signoff.store.delivery_queue import NewDelivery, room_person
@@ -76,6 +77,7 @@ class Dispatcher:
         self._notices = notices
         self._left: list[RequestEvent] = []
         self._aside: list[tuple[datetime, RequestEvent]] = []
+        self._unasked: dict[str, tuple[datetime, RequestEvent]] = {}
         self._rules = rules
         self._deps = deps
         self._channels = channels
@@ -119,6 +121,10 @@ class Dispatcher:
         now = self._deps.clock()
         self._left += [event for due, event in self._aside if due <= now]
         self._aside = [each for each in self._aside if each[0] > now]
+        for due, event in tuple(self._unasked.values()):
+            if due <= now:
+                self._left.append(event)
+                self._unasked[event.request.id] = (now + ASIDE, event)
         self._left += await self._events.poll()
         done = 0
         while self._left:
@@ -143,6 +149,7 @@ class Dispatcher:
     async def _apply(self, event: RequestEvent) -> None:
         request, cards = event.request, self._deps.deliveries
         if event.kind == "closed":
+            self._unasked.pop(request.id, None)
             await cards.end(request.id, request.revision, request)
             return
         if request.messages:
@@ -162,8 +169,21 @@ class Dispatcher:
         # Check the end after planning: another dispatcher may already have ended the cards that it saw, and the new
         # ones would stay open.
         over = await self._events.ending(request)
+        self._note_rotas(event, over=over is not None)
         if over is not None:
             await cards.end(request.id, request.revision, over)
+
+    def _note_rotas(self, event: RequestEvent, *, over: bool) -> None:
+        # A request whose rotas name no person now is looked at again in a minute.
+        request, now = event.request, self._deps.clock()
+        known = self._unasked.pop(request.id, None)
+        unnamed = () if over or not request.notify else _find_unnamed(request, self._deps.people, now)
+        if not unnamed:
+            return
+        self._unasked[request.id] = (now + ASIDE, event)
+        if known is None:
+            named = ", ".join(f"`{each}`" for each in unnamed)
+            _log.warning("%s asks no person of %s now; cards follow when one is on call", request.id, named)
 
     async def _plan(self, request: ApprovalRequest) -> int:
         deps, now = self._deps, self._deps.clock()
@@ -173,7 +193,8 @@ class Dispatcher:
         addresses = {
             name: await self._channels[name].addresses(people) for name in request.notify if name in self._channels
         }
-        route = plan(request, people, addresses, self._rules, now, returns)
+        restless = _find_only_on_call(request, people, deps.people, now)
+        route = plan(request, people, addresses, self._rules, now, returns, restless)
         if route.unreached and request.notify:
             names = ", ".join(person.id for person in route.unreached)
             _log.warning("no channel of %s reaches %s; they find it in the inbox", request.id, names)
@@ -255,6 +276,22 @@ def find_asked(request: ApprovalRequest, people: Directory, now: datetime) -> tu
     )
 
 
+def _find_unnamed(request: ApprovalRequest, people: Directory, now: datetime) -> tuple[str, ...]:
+    rotas = [each for each in approver_spec_of(request).terms.approvers if asks_rota((each,))]
+    asked = find_asked(request, people, now) if rotas else ()
+    named = {entry for each in asked for entry in find_on_call(people, each.id, request.tenant, now)}
+    return tuple(each for each in rotas if each not in named)
+
+
+def _find_only_on_call(
+    request: ApprovalRequest, asked: Iterable[Person], people: Directory, now: datetime
+) -> frozenset[str]:
+    spec = approver_spec_of(request)
+    if not asks_rota(spec.terms.approvers):
+        return frozenset()
+    return frozenset(each.id for each in asked if resolve_eligibility(each, people, spec, now, on_call=()).code)
+
+
 def plan(
     request: ApprovalRequest,
     people: Iterable[Person],
@@ -262,8 +299,9 @@ def plan(
     rules: RoutingRules,
     now: datetime,
     returns: Mapping[str, datetime] = MappingProxyType({}),
+    restless: Collection[str] = (),
 ) -> RoutePlan:
-    """Plan the cards of `request`.
+    """Plan the cards of `request`, without quiet hours for the ids `restless`.
 
     `returns` maps people who are away to their returns. Their cards are due then, or never if the request ends before.
     `addresses` maps each channel to the addresses of people on it. The first channel's card is due at once, or when the
@@ -280,7 +318,7 @@ def plan(
         back = returns.get(person.id, now)
         if back > now and request.expires_at is not None and back + _SPARE > request.expires_at:
             continue
-        begins = due(person.reach, back, request.expires_at)
+        begins = back if person.id in restless else due(person.reach, back, request.expires_at)
         for rank, (name, address) in enumerate(reachable):
             at = begins if rules.all else begins + rank * timedelta(seconds=rules.fallback_after)
             cards.append(PlannedCard(person, name, address, rank, at))
@@ -290,10 +328,7 @@ def plan(
 def list_addresses(
     person: Person, notify: Sequence[str], addresses: Mapping[str, Mapping[str, str]]
 ) -> list[tuple[str, str]]:
-    """Return the channels of `notify` that reach a person, in the person's order, with the person's address on each.
-
-    `addresses` maps each channel to the addresses of people on it.
-    """
+    """Return the channels of `notify` that reach a person, in the person's order, with the person's address on each."""
     return [
         (name, addresses[name][person.id])
         for name in _in_order(notify, person.reach)

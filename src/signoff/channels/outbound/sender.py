@@ -26,6 +26,7 @@ from signoff.contracts.person import Absence, Person
 from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import Directory
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
+from signoff.people.on_call import has_unread
 from signoff.registry.manifest.room_sections import TeamRoom, TeamRooms
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow, SentDelivery
 from signoff.store.messages.notices import Notices
@@ -50,6 +51,7 @@ _UNDER_WAY: Final = 32
 
 A channel of a vendor with a high pace sends half of its claim: more cards then share each transaction.
 """
+_UNREAD_SECONDS: Final = 60.0
 _log = logging.getLogger(__name__)
 
 
@@ -365,14 +367,19 @@ class ChannelSender:
         return min(max(error.after, 2.0 ** min(attempts - 1, 10)), LONGEST_PAUSE)
 
     async def _select_wanted(self, rows: Sequence[DeliveryRow]) -> list[DeliveryRow]:
-        """Drop the cards that the person may no longer answer, or has read on another channel."""
+        """Drop cards that the person may not answer, or has read on another channel."""
         # `delivered` does not count: the person may not have looked at the mailbox or phone.
         read = await self._cards.find_read_elsewhere([row.token for row in rows if row.state == "planned"])
         wanted = []
         for row in rows:
-            may_answer = self._may_answer(row)
+            refused = self._why_refused(row)
+            may_answer = refused == ""
             if may_answer and row.token not in read:
                 wanted.append(row)
+                continue
+            if refused == "unread" and row.token not in read:
+                # A gateway that cannot read a rota must not drop the cards of those who may be on call.
+                await self._cards.record_failure(row.token, row.code, row.message, again_after=_UNREAD_SECONDS)
                 continue
             # `drop` affects only cards that are not sent yet, `record_reminder` only reminders of sent cards.
             await self._cards.drop(row.token)
@@ -380,14 +387,20 @@ class ChannelSender:
                 await self._cards.record_reminder(row.token)
         return wanted
 
-    def _may_answer(self, row: DeliveryRow) -> bool:
+    def _why_refused(self, row: DeliveryRow) -> Literal["", "unread", "refused"]:
         if row.kind == "room":
-            return self._room(row) is not None
+            return "refused" if self._room(row) is None else ""
         # Use the current directory: a person who has left since the planning must not see the request.
-        person = self._deps.people.find(row.person, row.tenant)
-        spec = approver_spec_of(row.request)
-        refused = resolve_eligibility(person, self._deps.people, spec, self._deps.clock()).code
-        return not refused and all(vote.subject != row.person for vote in row.request.votes)
+        people, now = self._deps.people, self._deps.clock()
+        person, spec = people.find(row.person, row.tenant), approver_spec_of(row.request)
+        code = resolve_eligibility(person, people, spec, now).code
+        if any(vote.subject == row.person for vote in row.request.votes):
+            return "refused"
+        if not code:
+            return ""
+        may_be_on_call = person is not None and person.active and code == "not_allowed"
+        unread = may_be_on_call and has_unread(people, spec.terms.approvers, row.tenant, now)
+        return "unread" if unread else "refused"
 
     async def _outbound_card(
         self, row: DeliveryRow, kind: Literal["ask", "remind", "digest"], more: int = 0

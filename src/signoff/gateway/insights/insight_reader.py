@@ -1,5 +1,6 @@
 """Reads figures about requests for one person. Rights are part of each query."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import partial
@@ -136,13 +137,12 @@ class InsightReader:
     def _coverage(self) -> tuple[ApproverCoverage, ...]:
         catalog, people = self._deps.catalog, active_people(self._deps.people, self._tenant)
         holes = find_holes(catalog, people, by_login=login_roles(self._deps.settings))
+        # Once a person: a tenant may have many tools, people and rotas.
+        counts = Counter(entry for person in people for entry in set(self._entries(person)))
         return tuple(
             ApproverCoverage(
                 tool=row.tool,
-                approvers=tuple(
-                    Share(name=entry, count=sum(entry in self._entries(person) for person in people))
-                    for entry in row.approvers
-                ),
+                approvers=tuple(Share(name=entry, count=counts[entry]) for entry in row.approvers),
                 quorum=catalog.policy(row.tool).rules.quorum,
                 holes=holes.get(row.tool, ()),
             )

@@ -13,7 +13,7 @@ from signoff.gateway.auth.visitor import Visitor
 from signoff.languages.catalogue import text
 from signoff.people.directory import Directory
 from signoff.people.eligibility import rights
-from signoff.people.on_call import find_on_call
+from signoff.people.on_call import asks_rota, find_on_call
 from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.store.delivery_queue import DeliveryRow
 from signoff.texts.formatter import FormattedTime, Formatter
@@ -139,7 +139,9 @@ def _name_approvers(
         own = [person for person in candidates if approver in rights(person)]
         # A delegation passes no shift on.
         deputies = _standing_in(own, candidates, request, people, formatter)
-        own += [each for each in candidates if approver in find_on_call(people, each.id, request.tenant, formatter.now)]
+        if asks_rota((approver,)):
+            now = formatter.now
+            own += [each for each in candidates if approver in find_on_call(people, each.id, request.tenant, now)]
         shown = [*(person.name or person.id for person in own), *deputies]
         if kind != "user":
             missing = "card.nobody" if kind == "role" else "card.nobody_on_call"

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 from pydantic import AwareDatetime, BaseModel, ValidationError
 
 from signoff.channels.outbound_http import GuardedHttp
-from signoff.contracts.clock import system_clock
+from signoff.contracts.clock import Clock, system_clock
 from signoff.formats.json_reader import NotJson, read_json
 from signoff.gateway.vendors.calendar_process import find_shifts_apart
 from signoff.gateway.vendors.calendars import (
@@ -27,13 +27,14 @@ from signoff.gateway.vendors.calendars import (
 )
 from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import Directory
-from signoff.people.on_call import KEPT, RotaReading, Shift, is_named
+from signoff.people.on_call import KEPT, RotaReading, Rotas, Shift, is_named
 from signoff.registry.manifest.on_call_sections import OnCallRota, VendorSchedule
 from signoff.settings import Settings
 
 EVERY: Final = timedelta(minutes=1)
+# PagerDuty's limit.
 MOST_ENTRIES: Final = 100
-"""PagerDuty's limit."""
+MOST_NAMES: Final = 50
 _AT_ONCE: Final = 4
 _PAGERDUTY: Final = "https://api.pagerduty.com"
 _OPSGENIE: Final = "https://api.opsgenie.com"
@@ -84,17 +85,20 @@ class OnCallReader:
             elif rota.opsgenie is not None:
                 shifts = await self._read_opsgenie(rota.opsgenie, rota.tenant, since, until)
             else:
-                shifts = await self._read_ical(rota, since)
+                shifts = await self._read_ical(rota, since, until)
+            if len({each.name for each in shifts}) > MOST_NAMES:
+                raise NotRead(f"it names more than {MOST_NAMES} people at one time")
         except Exception as error:
             return RotaReading(problem=reading_problem(error))
         return RotaReading(tuple(shifts))
 
-    async def _read_ical(self, rota: OnCallRota, since: datetime) -> Sequence[Shift]:
+    async def _read_ical(self, rota: OnCallRota, since: datetime, until: datetime) -> Sequence[Shift]:
         content = await download_calendar(self.http, self.secrets, rota.ical, rota.tenant)
         shifts = await find_shifts_apart(content, rota.timezone, since)
         if shifts is None:
             raise NotRead(NO_CALENDAR)
-        return shifts
+        # The reading counts no longer than until then.
+        return [each for each in shifts if each.since < until]
 
     async def _read_pagerduty(
         self, schedule: VendorSchedule, tenant: str, since: datetime, until: datetime
@@ -144,13 +148,18 @@ def on_call_reader(settings: Settings, secrets: SecretProvider) -> OnCallReader:
 
 
 async def read_rotas(
-    rotas: Iterable[OnCallRota], reader: OnCallReader, now: datetime
+    rotas: Iterable[OnCallRota], reader: OnCallReader, kept: Rotas, clock: Clock
 ) -> Sequence[tuple[OnCallRota, RotaReading]]:
     places = asyncio.Semaphore(_AT_ONCE)
 
     async def read(rota: OnCallRota) -> tuple[OnCallRota, RotaReading]:
         async with places:
-            return rota, await reader.read(rota, now)
+            begun = clock()
+            reading = await reader.read(rota, begun)
+        # At once: a slow rota must not delay the others.
+        if not reading.problem:
+            kept.keep(rota.name, reading.shifts, begun)
+        return rota, reading
 
     return await asyncio.gather(*map(read, rotas))
 
@@ -159,10 +168,10 @@ async def rota_problems(
     rotas: Iterable[OnCallRota], people: Directory, settings: Settings, secrets: SecretProvider
 ) -> AsyncIterator[tuple[OnCallRota, str]]:
     """Yield the rotas that give no approver now, with the reason."""
-    reader, now = on_call_reader(settings, secrets), system_clock()
+    reader = on_call_reader(settings, secrets)
     async with reader.http:
-        for rota, reading in await read_rotas(rotas, reader, now):
-            if problem := reading.problem or on_call_problem(rota, reading, people, now):
+        for rota, reading in await read_rotas(rotas, reader, Rotas(), system_clock):
+            if problem := reading.problem or on_call_problem(rota, reading, people, system_clock()):
                 yield rota, problem
 
 

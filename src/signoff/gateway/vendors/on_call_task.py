@@ -11,6 +11,7 @@ from typing import Final
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.vendors.channel_tasks import keep_running
 from signoff.gateway.vendors.on_call import EVERY, OnCallReader, on_call_problem, on_call_reader, read_rotas
+from signoff.people.vouched_directory import VouchedDirectory
 
 FIRST_SECONDS: Final = 15.0
 """The longest wait for the first reading."""
@@ -36,14 +37,14 @@ class OnCallTask:
                 await asyncio.sleep(EVERY.total_seconds() * random.uniform(1 - _JITTER, 1 + _JITTER))
 
     async def step(self) -> None:
-        """Raises `Unavailable` if the people are unknown at this time."""
-        deps = self._deps
-        for rota, reading in await read_rotas(deps.catalog.on_call.values(), self._reader, deps.clock()):
-            now = deps.clock()
-            if not reading.problem:
-                deps.rotas.keep(rota.name, reading.shifts, now)
+        """Raises `Unavailable` if the people are unknown now."""
+        deps, rotas = self._deps, self._deps.catalog.on_call.values()
+        readings = await read_rotas(rotas, self._reader, deps.rotas, deps.clock)
+        # A rota gives no right to people known by sign-in alone.
+        people = deps.people.declared if isinstance(deps.people, VouchedDirectory) else deps.people
+        for rota, reading in readings:
             unread = f"it cannot be read: {reading.problem}" if reading.problem else ""
-            problem = unread or on_call_problem(rota, reading, deps.people, now)
+            problem = unread or on_call_problem(rota, reading, people, deps.clock())
             before = self._problems.get(rota.name, "")
             self._problems[rota.name] = problem
             if problem and problem != before:
@@ -54,7 +55,7 @@ class OnCallTask:
 
 @asynccontextmanager
 async def keep_rotas(deps: GatewayDeps) -> AsyncIterator[None]:
-    """Read the rotas until the block ends, which begins after the first reading."""
+    """Read rotas during the block, which begins after the first reading."""
     if not deps.catalog.on_call:
         yield
         return
