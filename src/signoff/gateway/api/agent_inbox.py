@@ -116,10 +116,11 @@ async def stream_answer(thread: str, request: Request, deps: Deps, caller: KeyDe
 
 
 @router.post("/threads/{thread}/state")
-async def refuse_resolution(thread: str, caller: KeyDecider) -> JSONResponse:
+async def refuse_resolution(thread: str, deps: Deps, caller: KeyDecider) -> JSONResponse:
     """Refuse "Mark as Resolved", which ends a thread without a response. `ignore` is the verb of a denial."""
-    _caller(caller)
-    receipt = refused_receipt("malformed", _named(thread)[0], _UNRESOLVED)
+    approval, _ = _named(thread)
+    await Conversations(deps).load(approval, _caller(caller).person)
+    receipt = refused_receipt("malformed", approval, _UNRESOLVED)
     return JSONResponse(_run(thread, receipt), status_code=receipt_status(receipt))
 
 

@@ -41,7 +41,7 @@ def with_provider_people(deps: GatewayDeps) -> GatewayDeps:
         tenants = {name: rota.tenant for name, rota in deps.catalog.on_call.items()}
         people = OnCallDirectory(people, deps.rotas, tenants)
     if settings.oidc_issuer is None:
-        return dataclasses.replace(deps, people=people)
+        return deps if people is deps.people else dataclasses.replace(deps, people=people)
     mapping = ClaimsMapping(
         groups_claim=settings.oidc_groups_claim,
         roles=settings.oidc_roles,
