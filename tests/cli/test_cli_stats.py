@@ -65,7 +65,7 @@ def test_warnings_holes_and_hostile_names_are_readable() -> None:
         console.print(*insight_lines(found, system_clock()), sep="\n")
     words = capture.get()
     assert "Waiting now: 1,000+, Oldest: 2 h, Deadline within 24 h: 2" in words
-    assert "Decided: 198 approved, 2 denied, 0 expired (100 % more than in the 30 days before)" in words
+    assert "Decided: 198 approved, 2 denied, 0 expired (100 % more than in the same period 30 days earlier)" in words
     assert "count only the newest 20,000 requests" in words
     days = [line.split() for line in words.splitlines() if " Mar " in line]
     assert days == [

@@ -28,6 +28,7 @@ from signoff.store.delivery_queue import DeliveryQueue
 from signoff.store.gauges.backlog_reader import BacklogReader
 from signoff.store.grants import Grants
 from signoff.store.history import past_requests
+from signoff.store.history.past_counts import count_past, count_slices
 from signoff.store.history.past_requests import (
     PastSearch,
     has_past,
@@ -238,6 +239,8 @@ READS: Final[Mapping[str, Callable[[Store], Awaitable[Any]]]] = {
     "search of a word of none": search("every", "none"),
     "a seen value": lambda store: store.read(partial(has_past, wanted=wanted_of("every", "w77"))),
     "a new value": lambda store: store.read(partial(has_past, wanted=wanted_of("every", "none"))),
+    "figures": lambda store: store.read(partial(count_past, wanted=wanted_of("every", "w77"), persons=(), limit=SOME)),
+    "numbers by day": lambda store: store.read(partial(count_slices, wanted=wanted_of("every", "w77"), limit=SOME)),
     "removal of a past request": on_turn(remove_past, approval=NAME),
     "removal of a turn's past requests": on_turn(remove_past_of, turn=TURN),
     "unindexed requests": on_turn(list_due, limit=SOME),

@@ -140,7 +140,7 @@ class DayFigures(FrozenModel):
 
 
 class EarlierFigures(FrozenModel):
-    """The figures of the same length of time before."""
+    """The figures of the same time, `days` earlier."""
 
     approved: int = 0
     denied: int = 0
@@ -203,9 +203,9 @@ class Insights(FrozenModel):
     cut: bool = False
     """True if they do not count by day and outcome."""
     by_day: tuple[DayFigures, ...] = ()
-    """Each day, oldest first."""
+    """Each counted day, oldest first."""
     before: EarlierFigures | None = None
-    """`None` if `cut`."""
+    """`None` if either time is cut."""
     p50: float | None = None
     """Seconds to decide. `None` without decisions."""
     p95: float | None = None

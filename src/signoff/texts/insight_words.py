@@ -8,7 +8,7 @@ from signoff.formats.visible_text import one_line
 from signoff.texts.formatter import Formatter
 
 FEW: Final = 10
-"""Fewer earlier decisions make no percentage."""
+"""Fewer decisions make no percentage."""
 
 
 def warning_words(warning: InsightWarning, name: str, formatter: Formatter) -> str:
@@ -42,7 +42,9 @@ def decided_change(found: Insights, formatter: Formatter) -> str:
 def time_change(found: Insights, formatter: Formatter) -> str:
     """Compare the median time to decide with the time before. "" if unknown or with few decisions."""
     before = found.before
-    if before is None or found.more or not found.p50 or not before.p50 or _decided(before) < FEW:
+    if before is None or found.more or not found.p50 or not before.p50:
+        return ""
+    if min(found.approved + found.denied, _decided(before)) < FEW:
         return ""
     return _change("longer", "shorter", "as_long", found.p50 / before.p50, found.days, formatter)
 

@@ -74,8 +74,8 @@ def wanted(method: str, path: str) -> Access:
         return Access("key", "read" if method in READING or path.endswith("/search") else "decide")
     if OPEN_PAGES.match(path):
         return Access("cookie")
-    # A form of `/tools/` judges a sample call: no tool runs and no approver is asked.
-    looks = method in READING or path.startswith("/tools/")
+    # These forms judge sample or recorded calls: no tool runs and no approver is asked.
+    looks = method in READING or path.startswith(("/tools/", "/insights/"))
     if path.startswith(("/v1/calls", "/v1/hooks/", "/mcp/", "/access/", "/aap/")):
         return TokenAccess("token", "call", reports=path.startswith("/v1/hooks/"))
     scope: Any = "read" if looks else "start" if STARTING.match(path) else "decide"

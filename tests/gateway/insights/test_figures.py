@@ -8,12 +8,12 @@ from signoff.contracts.responses import DayFigures, DecisionRate, InsightWarning
 from signoff.gateway.insights.figures import (
     FAST_LEAST,
     channel_shares,
-    count_before,
     day_figures,
     decision_rates,
     find_warnings,
     first_moment,
     rule_name,
+    same_time_before,
     seconds_to_decide,
     total_of,
     waiting_figures,
@@ -158,4 +158,12 @@ def test_requests_are_counted_by_day_of_the_readers_zone() -> None:
         DayFigures(day=date(2026, 3, 29), approved=7),
         DayFigures(day=date(2026, 3, 30), unanswered=5),
     )
-    assert count_before(slices["approved"], since) == 9
+    # The newest requests alone were counted, of one state from the second day on.
+    edges = (late - HOUR, late + HOUR)
+    assert [each.day.day for each in day_figures(slices, since, 3, berlin, edges)] == [29, 30]
+
+
+def test_same_time_before_has_the_same_time_of_day_in_the_readers_zone() -> None:
+    moment = datetime(2026, 4, 10, 12, tzinfo=UTC)
+    assert same_time_before(moment, 30, ZoneInfo("Europe/Berlin")) == datetime(2026, 3, 11, 13, tzinfo=UTC)
+    assert same_time_before(moment, 30, UTC) == moment - timedelta(days=30)

@@ -109,13 +109,18 @@ async def test_figures_of_each_day_add_up_to_the_numbers_by_outcome(rig: History
         assert sums == (body["approved"], body["denied"]) == ended, person
 
 
-async def test_figures_are_compared_with_the_same_time_before(rig: HistoryRig) -> None:
+async def test_figures_are_compared_with_the_same_time_before(rig: HistoryRig, monkeypatch: pytest.MonkeyPatch) -> None:
     auditor, now = rig.catalog.people.find("oz"), rig.deps.clock()
     later = dataclasses.replace(rig.deps, clock=lambda: now + timedelta(days=30))
     found = await insight_reader.InsightReader(later, "main", auditor).read(30)
     assert (found.approved, found.by_tool, found.p50) == (0, (), None)
     assert found.before is not None
     assert (found.before.approved, found.before.denied, found.before.unanswered) == (2, 1, 0)
+    # So few decisions have no median that anyone compares.
+    assert found.before.p50 is None
+    monkeypatch.setattr(insight_reader, "FEW", 3)
+    found = await insight_reader.InsightReader(later, "main", auditor).read(30)
+    assert found.before is not None
     assert found.before.p50 is not None
     today = await insight_reader.InsightReader(rig.deps, "main", auditor).read(30)
     assert today.before == EarlierFigures()
@@ -124,10 +129,29 @@ async def test_figures_are_compared_with_the_same_time_before(rig: HistoryRig) -
     assert [each.approved for each in own if each is not None] == [1, 0]
 
 
+async def test_requests_after_the_same_time_before_do_not_count(rig: HistoryRig) -> None:
+    auditor, now = rig.catalog.people.find("oz"), rig.deps.clock()
+    sooner = dataclasses.replace(rig.deps, clock=lambda: now + timedelta(days=30, hours=-1))
+    found = await insight_reader.InsightReader(sooner, "main", auditor).read(30)
+    assert (found.approved, found.before) == (0, EarlierFigures())
+
+
+async def test_time_before_alone_is_cut_without_a_mark_on_the_numbers(
+    rig: HistoryRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    auditor, now = rig.catalog.people.find("oz"), rig.deps.clock()
+    later = dataclasses.replace(rig.deps, clock=lambda: now + timedelta(days=30))
+    monkeypatch.setattr(insight_reader, "FIGURES_BY_DAY", 1)
+    found = await insight_reader.InsightReader(later, "main", auditor).read(30)
+    assert (found.cut, found.before, len(found.by_day)) == (False, None, 30)
+
+
 async def test_numbers_by_day_are_marked_if_they_are_cut(rig: HistoryRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(insight_reader, "FIGURES_BY_DAY", 1)
     body = (await get(rig, "oz")).json()
     assert (body["approved"], body["denied"], body["cut"], body["before"]) == (1, 1, True, None)
+    # Days before the oldest counted request would look empty.
+    assert len(body["by_day"]) == 1
 
 
 async def test_only_the_newest_requests_count(rig: HistoryRig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,7 @@ async def test_page_shows_figures_as_tables_with_bars(rig: GatewayRig) -> None:
         assert "Only your own. Figures of other people are off." in shown
         assert "Who can approve" in shown
         assert "Start the back-test" in shown
+        assert "It assumes that each tool was available" in shown
         assert '<rect class="good"' in answer.text
         assert len(answer.text) < 100_000
         for days, current in (("7", "7"), ("90", "90"), ("soon", "30")):
@@ -55,7 +56,7 @@ async def test_chart_shows_each_day_of_the_visitors_zone(rig: GatewayRig) -> Non
             assert len(text) < 100_000
         assert "Time zone: UTC" in words(text)
         assert f"Bars of {days} days. The highest day has 2 requests." in words(text)
-        assert "None in the 90 days before" in words(text)
+        assert "None in the same period 90 days earlier" in words(text)
         page.cookies.set("signoff_zone", "Pacific/Kiritimati")
         text = (await page.get("/insights?days=7")).text
         today = Formatter("en", UTC, datetime.now(UTC)).day(datetime.now(ZoneInfo("Pacific/Kiritimati")))
@@ -154,7 +155,7 @@ def test_bars_lie_in_a_row_and_keep_a_visible_length() -> None:
 
 
 async def test_page_names_other_people_if_the_manifest_permits_it(rig: GatewayRig) -> None:
-    object.__setattr__(rig.deps, "catalog", dataclasses.replace(rig.deps.catalog, insights_by_person=True))
+    rig = rig.beside(catalog=dataclasses.replace(rig.deps.catalog, insights_by_person=True))
     async with browser(rig) as page:
         await as_person(page, "approver")
         await answered(page, await rig.asked("pay"), verdict="approved")

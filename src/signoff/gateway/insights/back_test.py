@@ -1,8 +1,9 @@
 """Counts the present policies' verdicts on the newest calls. Keeps no argument."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Sequence
+import logging
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,6 +16,7 @@ from signoff.audit.log import AuditLog
 from signoff.contracts.clock import Clock
 from signoff.contracts.errors import ServerUnavailable, StoreUnavailable
 from signoff.contracts.limits import BACK_TEST_SECONDS, BACK_TEST_TURNS
+from signoff.contracts.responses import TurnRow
 from signoff.engine import turn_list
 from signoff.engine.policy_simulation import SimulatedCall, simulate_turn
 from signoff.registry.catalog import Catalog
@@ -25,6 +27,8 @@ BACK_TEST_DAYS: Final = 30
 _KEPT: Final = timedelta(minutes=10)
 _AT_ONCE: Final = 4
 """Histories in memory."""
+_TURN_SECONDS: Final = 2.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,8 @@ class BackTest:
     tools: tuple[ToolVerdicts, ...]
     turns: int
     cut: bool
-    """True if older turns are left out."""
+    """True if turns are left out."""
+    finished: bool
 
 
 class BackTests:
@@ -69,52 +74,78 @@ class BackTests:
 
         Raises `TimeoutError` if a list takes too long, `ServerUnavailable`, `StoreUnavailable`, `Refused`.
         """
-        ends = asyncio.get_running_loop().time() + BACK_TEST_SECONDS
-        async with asyncio.timeout_at(ends):
+        async with asyncio.timeout(BACK_TEST_SECONDS):
             await self._running.acquire()
         try:
-            found = self.recent(tenant) or await self._run(tenant, ends)
+            found = self.recent(tenant)
+            if found is None:
+                # Waiting for the lock takes nothing from this time.
+                found = await self._run(tenant, asyncio.get_running_loop().time() + BACK_TEST_SECONDS)
+                if found.finished:
+                    self._kept[tenant] = found
+            return found
         finally:
             self._running.release()
-        self._kept[tenant] = found
-        return found
 
     async def _run(self, tenant: str, ends: float) -> BackTest:
         now = self._clock()
+        listed: set[str] = set()
+
+        def is_new(row: TurnRow) -> bool:
+            # Anyone who can start workflows can name another tenant in their attributes. A reset turn has several runs.
+            if row.tenant != tenant or row.workflow_id in listed:
+                return False
+            listed.add(row.workflow_id)
+            return True
+
         async with asyncio.timeout_at(ends):
             rows = await turn_list.turns(
                 self._client,
                 RequestLists(self._store),
                 tenant=tenant,
                 since=now - timedelta(days=BACK_TEST_DAYS),
-                # Anyone who can start workflows can name another tenant in their attributes.
-                wanted=lambda row: row.tenant == tenant,
+                wanted=is_new,
                 limit=BACK_TEST_TURNS + 1,
             )
-            streams = [row.workflow_id for row in rows[:BACK_TEST_TURNS]]
-            calls: dict[str, list[PastCall]] = {stream: [] for stream in streams}
-            for call in await past_calls_of(AuditLog(self._store), streams):
+            calls: dict[str, list[PastCall]] = {row.workflow_id: [] for row in rows[:BACK_TEST_TURNS]}
+            for call in await past_calls_of(AuditLog(self._store), calls):
                 calls[call.stream].append(call)
-        tried, seen = list[SimulatedCall](), 0
-        # Show what is known at the end of the time.
+        tried, seen = await self._judge_all(calls, ends)
+        return BackTest(now, count_verdicts(tried), seen, cut=seen < len(rows), finished=seen == len(calls))
+
+    async def _judge_all(
+        self, calls: Mapping[str, Sequence[PastCall]], ends: float
+    ) -> tuple[Sequence[SimulatedCall], int]:
+        left, tried, seen = deque(calls), list[SimulatedCall](), 0
+
+        async def work() -> None:
+            nonlocal seen
+            while left:
+                stream = left.popleft()
+                try:
+                    tried.extend(await self._judge(stream, calls[stream]))
+                except (ServerUnavailable, StoreUnavailable) as error:
+                    _log.warning("a back-test stopped: %s", type(error).__name__)
+                    left.clear()
+                else:
+                    seen += 1
+
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(ends):
-                for begin in range(0, len(streams), _AT_ONCE):
-                    some = streams[begin : begin + _AT_ONCE]
-                    for found in await asyncio.gather(*(self._judge(stream, calls[stream]) for stream in some)):
-                        tried += found
-                    seen += len(some)
-        return BackTest(now, count_verdicts(tried), seen, cut=seen < len(rows))
+            async with asyncio.timeout_at(ends), asyncio.TaskGroup() as group:
+                for _ in range(_AT_ONCE):
+                    group.create_task(work())
+        return tried, seen
 
     async def _judge(self, stream: str, calls: Sequence[PastCall]) -> list[SimulatedCall]:
         if not calls:
             return []
         try:
-            return await simulate_turn(self._client, self._store, self._catalog, stream, calls)
+            async with asyncio.timeout(_TURN_SECONDS):
+                return await simulate_turn(self._client, self._store, self._catalog, stream, calls)
         except (ServerUnavailable, StoreUnavailable):
             raise
         except Exception:
-            # Anyone who can start workflows wrote this history: a bad one must not hide all others.
+            # Anyone who can start workflows wrote this history: a bad or endless one must not hide all others.
             return [SimulatedCall(call, "unknown", "its history cannot be read") for call in calls]
 
 

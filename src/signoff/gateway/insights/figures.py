@@ -57,12 +57,23 @@ def first_moment(now: datetime, days: int, zone: tzinfo) -> datetime:
     return datetime.combine(first, time(), zone).astimezone(UTC)
 
 
+def same_time_before(moment: datetime, days: int, zone: tzinfo) -> datetime:
+    """The clock of `zone` shows the same time, `days` earlier."""
+    return (moment.astimezone(zone) - timedelta(days=days)).astimezone(UTC)
+
+
 def day_figures(
-    slices: Mapping[str, Mapping[datetime, int]], since: datetime, days: int, zone: tzinfo
+    slices: Mapping[str, Mapping[datetime, int]],
+    since: datetime,
+    days: int,
+    zone: tzinfo,
+    edges: Collection[datetime] = (),
 ) -> tuple[DayFigures, ...]:
-    """`slices` has the requests of each state by the start of their slice."""
+    """`slices` has the requests of each state by their slice. Leaves out days before one of `edges`."""
     first = since.astimezone(zone).date()
-    found: dict[date, Counter[str]] = {first + timedelta(days=number): Counter() for number in range(days)}
+    from_day = max((each.astimezone(zone).date() for each in edges), default=first)
+    every = [first + timedelta(days=number) for number in range(days)]
+    found: dict[date, Counter[str]] = {day: Counter() for day in every if day >= from_day}
     for state, counts in slices.items():
         for start, requests in counts.items():
             day = found.get(start.astimezone(zone).date())
@@ -72,10 +83,6 @@ def day_figures(
         DayFigures(day=day, approved=states["approved"], denied=states["denied"], unanswered=states["timed_out"])
         for day, states in found.items()
     )
-
-
-def count_before(slices: Mapping[datetime, int], since: datetime) -> int:
-    return sum(requests for start, requests in slices.items() if start < since)
 
 
 def decision_rates(counts: Iterable[PastCount], name_of: Callable[[PastCount], str]) -> tuple[DecisionRate, ...]:

@@ -4,9 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import partial
-from typing import Final, NamedTuple
-
-from sqlalchemy import Connection
+from typing import Final
 
 from signoff.contracts.limits import FIGURES_BY_DAY, FIGURES_PAST, FIGURES_WAITING
 from signoff.contracts.person import Person
@@ -15,12 +13,12 @@ from signoff.gateway.auth.person_lookup import active_people
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.insights.figures import (
     channel_shares,
-    count_before,
     day_figures,
     decision_rates,
     find_warnings,
     first_moment,
     rule_name,
+    same_time_before,
     seconds_to_decide,
     total_of,
     waiting_figures,
@@ -34,16 +32,10 @@ from signoff.settings import login_roles
 from signoff.store.history.past_counts import PastCount, count_past, count_slices
 from signoff.store.history.past_requests import PastSearch
 from signoff.store.history.search_words import mark
+from signoff.texts.insight_words import FEW
 
 DAYS: Final = (7, 30, 90)
 _STATES: Final = ("approved", "denied", "timed_out")
-
-
-class _Counts(NamedTuple):
-    newest: Sequence[PastCount]
-    earlier: Sequence[PastCount]
-    slices: Mapping[str, Mapping[datetime, int]]
-    """By state, with the time before."""
 
 
 class InsightReader:
@@ -58,12 +50,11 @@ class InsightReader:
         """Return the figures of the last `days` in `zone`. Raises `StoreUnavailable`."""
         now, named = self._deps.clock(), self._named
         since = first_moment(now, days, zone)
-        found = await self._deps.store.read(partial(self._count, since=since, before=since - (now - since)))
-        counts, by_day = found.newest, day_figures(found.slices, since, days, zone)
-        approved, denied, unanswered = (
-            sum(getattr(each, name) for each in by_day) for name in ("approved", "denied", "unanswered")
-        )
-        cut = any(sum(each.values()) >= FIGURES_BY_DAY for each in found.slices.values())
+        slices = await self._count_slices(since)
+        approved, denied, unanswered = (sum(slices[state].values()) for state in _STATES)
+        edges = [min(each) for each in slices.values() if _is_cut(each)]
+        counts = await self._count(named, since)
+        before = None if edges else await self._earlier(*(same_time_before(each, days, zone) for each in (since, now)))
         waiting = waiting_figures(await self._waiting(), now, limit=FIGURES_WAITING, persons=named)
         return Insights(
             days=days,
@@ -73,9 +64,9 @@ class InsightReader:
             denied=denied,
             unanswered=unanswered,
             more=total_of(counts, *_STATES) < approved + denied + unanswered,
-            cut=cut,
-            by_day=by_day,
-            before=None if cut else _earlier_figures(found, since),
+            cut=bool(edges),
+            by_day=day_figures(slices, since, days, zone, edges),
+            before=before,
             p50=seconds_to_decide(counts, 50),
             p95=seconds_to_decide(counts, 95),
             by_tool=decision_rates(counts, lambda each: each.tool),
@@ -100,18 +91,35 @@ class InsightReader:
             return None
         return frozenset(() if self._person is None else (self._person.id,))
 
-    def _count(self, connection: Connection, since: datetime, before: datetime) -> _Counts:
+    async def _earlier(self, since: datetime, until: datetime) -> EarlierFigures | None:
+        slices = await self._count_slices(since, until)
+        if any(map(_is_cut, slices.values())):
+            return None
+        approved, denied, unanswered = (sum(slices[state].values()) for state in _STATES)
+        counts = await self._count((), since, until) if approved + denied >= FEW else ()
+        is_whole = total_of(counts, *_STATES) >= approved + denied + unanswered
+        return EarlierFigures(
+            approved=approved,
+            denied=denied,
+            unanswered=unanswered,
+            p50=seconds_to_decide(counts, 50) if is_whole else None,
+            p95=seconds_to_decide(counts, 95) if is_whole else None,
+        )
+
+    # Each part is a read of its own: others must get their turn at the only reader of SQLite.
+    async def _count_slices(self, since: datetime, until: datetime | None = None) -> dict[str, dict[datetime, int]]:
         groups, kind = self._groups(), frozenset((mark(self._tenant, "kind", "approval"),))
-        newest, earlier = PastSearch(groups, since), PastSearch(groups, before, since)
         slices = {}
         for state in _STATES:
-            both = PastSearch((*groups, kind, frozenset((mark(self._tenant, "state", state),))), before)
-            slices[state] = count_slices(connection, both, FIGURES_BY_DAY)
-        return _Counts(
-            count_past(connection, newest, self._named, FIGURES_PAST),
-            count_past(connection, earlier, (), FIGURES_PAST),
-            slices,
-        )
+            wanted = PastSearch((*groups, kind, frozenset((mark(self._tenant, "state", state),))), since, until)
+            slices[state] = await self._deps.store.read(partial(count_slices, wanted=wanted, limit=FIGURES_BY_DAY))
+        return slices
+
+    async def _count(
+        self, persons: Collection[str] | None, since: datetime, until: datetime | None = None
+    ) -> Sequence[PastCount]:
+        wanted = PastSearch(self._groups(), since, until)
+        return await self._deps.store.read(partial(count_past, wanted=wanted, persons=persons, limit=FIGURES_PAST))
 
     def _groups(self) -> tuple[frozenset[str], ...]:
         tenant, person = frozenset((mark(self._tenant, "tenant"),)), self._person
@@ -151,13 +159,5 @@ class InsightReader:
         )
 
 
-def _earlier_figures(found: _Counts, since: datetime) -> EarlierFigures:
-    approved, denied, unanswered = (count_before(found.slices[state], since) for state in _STATES)
-    is_whole = total_of(found.earlier, *_STATES) >= approved + denied + unanswered
-    return EarlierFigures(
-        approved=approved,
-        denied=denied,
-        unanswered=unanswered,
-        p50=seconds_to_decide(found.earlier, 50) if is_whole else None,
-        p95=seconds_to_decide(found.earlier, 95) if is_whole else None,
-    )
+def _is_cut(slices: Mapping[datetime, int]) -> bool:
+    return sum(slices.values()) >= FIGURES_BY_DAY
