@@ -290,6 +290,12 @@ class GatewayRig:
         app = build_app(deps)
         return dataclasses.replace(self, http=http_of(app), app=app, deps=deps)
 
+    def without_secrets(self) -> "GatewayRig":
+        catalog = self.deps.catalog
+        names = tuple(tool.name for tool in catalog.tools() if not tool.masked_arguments)
+        desk = dataclasses.replace(catalog.actors["desk"], tools=names)
+        return self.beside(catalog=dataclasses.replace(catalog, actors={**catalog.actors, "desk": desk}))
+
     async def start(self, text: str, **fields: Any) -> TurnKey:
         answer = await self.http.post("/v1/turns", json={"text": text, "actor": "desk", **fields})
         assert answer.status_code == 201, answer.text

@@ -71,7 +71,7 @@ def pinned(**fields: Any) -> CallContext:
 
 def asked_by(signer: Signer, *, at: datetime = NOW) -> CallContext:
     ctx = pinned()
-    stamped = replace(ctx, user=principal_as_asked(ctx, nonce="n", at=at, store_id="s", words=hash_words("pay")))
+    stamped = replace(ctx, user=principal_as_asked(ctx, nonce="n", at=at, store_id="s", words="pay"))
     return replace(ctx, user=signer.sign_principal(stamped))
 
 
@@ -196,7 +196,8 @@ def test_principal_is_bound_to_its_request(change: dict[str, Any]) -> None:
     {"transient": ("pay",)},
     {"given": ()},
     {"given_data": ()},
-    {"words": hash_words("pay all")},
+    {"words": hash_words("pay all", "n")},
+    {"words": hash_words("pay", "another")},
     {"words": ""},
     {"nonce": "another"},
     {"nonce": ""},

@@ -22,7 +22,7 @@ PHONE = (390, 844)
 async def served(served: Served) -> AsyncIterator[Served]:
     port, stop, ready = free_port(), asyncio.Event(), asyncio.Event()
     base = f"http://127.0.0.1:{port}"
-    rig = locked_rig(served.rig, people=PEOPLE, public_url=base)
+    rig = locked_rig(served.rig.without_secrets(), people=PEOPLE, public_url=base)
     running = asyncio.create_task(serve(rig.app, "127.0.0.1", port, stop=stop, ready=ready.set))
     await ready.wait()
     yield Served(base, rig)

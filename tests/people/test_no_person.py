@@ -5,6 +5,7 @@ from tables import table
 
 import signoff
 from signoff.contracts.person import Principal
+from signoff.formats.replace import replace
 from signoff.people.no_person import PERSONAL, asker
 from signoff.policy.handler_verdict import PolicyHandler
 from signoff.testing import a_call_context, execute_parallel
@@ -79,6 +80,7 @@ async def test_handler_that_checks_for_a_person_first_runs() -> None:
 
 def test_asker_has_personal_facts_only_for_a_person() -> None:
     assert asker(ANA) is ANA
+    assert asker(replace(ANA, words="a hash")) == ANA
     event = asker(EVENTS)
     assert (event.user, event.is_person, event.model_dump()) == (EVENTS.user, False, EVENTS.model_dump())
     for name in (*PERSONAL, "human"):

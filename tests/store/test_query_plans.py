@@ -31,7 +31,7 @@ from signoff.store.history import past_requests
 from signoff.store.history.past_counts import count_past, count_slices
 from signoff.store.history.past_requests import (
     PastSearch,
-    has_past,
+    find_seen,
     hold_due,
     list_due,
     remove_past,
@@ -237,8 +237,8 @@ READS: Final[Mapping[str, Callable[[Store], Awaitable[Any]]]] = {
     "entries of a kind": lambda store: AuditLog(store).of_kinds(["verdict"], ["turn/main/s/t77"]),
     "search of a rare word": search("every", "w77"),
     "search of a word of none": search("every", "none"),
-    "a seen value": lambda store: store.read(partial(has_past, wanted=wanted_of("every", "w77"))),
-    "a new value": lambda store: store.read(partial(has_past, wanted=wanted_of("every", "none"))),
+    "a seen value": lambda store: store.read(partial(find_seen, wanted=wanted_of("every"), words={"w77"})),
+    "a new value": lambda store: store.read(partial(find_seen, wanted=wanted_of("every"), words={"none", "no"})),
     "figures": lambda store: store.read(partial(count_past, wanted=wanted_of("every", "w77"), persons=(), limit=SOME)),
     "numbers by day": lambda store: store.read(partial(count_slices, wanted=wanted_of("every", "w77"), limit=SOME)),
     "removal of a past request": on_turn(remove_past, approval=NAME),

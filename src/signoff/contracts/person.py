@@ -140,7 +140,7 @@ class Principal(FrozenModel):
     given_data: tuple[str, ...] = ()
     """Names of the given fields of collected data. Later changes cannot set these."""
     words: str = Field(default="", exclude_if=operator.not_)
-    """The SHA-256 of the person's own message. "" if a program or another agent wrote it."""
+    """The SHA-256 of `nonce` and the person's own message. "" if a program or another agent wrote it."""
     nonce: str = ""
     """Random, new with each signature: turns with equal ids have different calls."""
     store_id: str = ""

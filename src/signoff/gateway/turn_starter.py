@@ -20,7 +20,7 @@ from signoff.formats.replace import replace
 from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.session_names import is_of_peer, own_session
-from signoff.keys.signature_form import hash_words, new_nonce, principal_as_asked
+from signoff.keys.signature_form import new_nonce, principal_as_asked
 from signoff.people.directory import principal_of, turn_context
 from signoff.registry.catalog import Catalog
 from signoff.store.content_store import seal_place, to_content
@@ -265,11 +265,11 @@ def _take(receipt: SessionReceipt) -> SessionReceipt:
 def _vouched_for_all(deps: GatewayDeps, ctx: CallContext, message_id: str, words: str) -> tuple[Principal, ...]:
     """Return a signed requester for each turn that one message may lead to."""
     if deps.signer is None:
-        return (vouch(deps, ctx, any_actor=True, words=words),)
+        return (vouch(deps, ctx, any_actor=True),)
     turns = (turn_of(message_id, number) for number in range(1, MAX_TURNS_PER_MESSAGE + 1))
-    # Only the first turn's actor is known: each actor may pass the message on.
+    # Only the first turn's actor is known: each actor may pass the message on. Later turns may have other causes.
     return tuple(
-        vouch(deps, replace(ctx, turn=turn), any_actor=place > 0 or not ctx.actor, words=words)
+        vouch(deps, replace(ctx, turn=turn), any_actor=place > 0 or not ctx.actor, words="" if place else words)
         for place, turn in enumerate(turns)
     )
 
@@ -282,7 +282,7 @@ def vouch(deps: GatewayDeps, ctx: CallContext, *, any_actor: bool = False, words
         at=deps.clock(),
         store_id=deps.store.id,
         any_actor=any_actor,
-        words=hash_words(words) if words else "",
+        words=words,
     )
     if deps.signer is None:
         return requester

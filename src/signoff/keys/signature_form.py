@@ -32,7 +32,7 @@ def principal_as_asked(
 
     `ctx.extra` is the context given with the request. `at` is an aware time. Rules run calls for this requester for
     `ASKED_SECONDS`. With `any_actor`, the request is for the session's actor when the turn begins. `words` is the
-    `hash_words` of the person's message.
+    person's own message.
     """
     issued = at.astimezone(UTC)
     data = ctx.extra.get(DATA)
@@ -45,16 +45,16 @@ def principal_as_asked(
         transient=ctx.transient,
         given=tuple(sorted(name for name in ctx.extra if not (apart and name == DATA))),
         given_data=tuple(sorted(data)) if isinstance(data, Mapping) else (),
-        words=words,
+        words=hash_words(words, nonce) if words else "",
         nonce=nonce,
         store_id=store_id,
         issued_at=issued,
     )
 
 
-def hash_words(text: str) -> str:
-    """Return the SHA-256 of a message, in hex."""
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+def hash_words(text: str, nonce: str) -> str:
+    """Return the SHA-256 of a nonce and a message, in hex."""
+    return hashlib.sha256(f"{nonce}\n{text}".encode(errors="surrogatepass")).hexdigest()
 
 
 def new_nonce() -> str:

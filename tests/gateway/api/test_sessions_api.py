@@ -107,6 +107,7 @@ async def test_every_turn_of_a_message_has_a_signed_requester(gateway: GatewayRi
     assert [verifier.check_principal(each) for each in asked] == [True, True]
     assert not verifier.check_principal(replace(asked[1], user=asked[0].user))
     assert len({each.user.nonce for each in asked}) == 2
+    assert [bool(each.user.words) for each in asked] == [True, False]
     assert {each.user.store_id for each in asked} == {gateway.deps.store.id}
 
 

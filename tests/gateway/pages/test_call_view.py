@@ -124,13 +124,15 @@ def test_unknown_tools_and_stored_secrets_show_no_arguments() -> None:
         CallView(call=part.call, tool=part.tool, state="proposed", args_preview="correct horse") for part in parts[:2]
     )
     view = TurnView(
-        tenant="main", session="s", turn="t", actor="desk", state="running", requester=Principal(user="guest"),
+        tenant="main", session="s", turn="t", actor="desk", state="running",
+        requester=Principal(user="guest", words="a hash", nonce="a nonce", key_id="k"),
         messages=({"role": "assistant", "parts": [part.model_dump() for part in parts]},), calls=calls,
     )  # type: ignore[arg-type]  # fmt: skip
     shown = masked_view(view, CATALOG)
     written = shown.model_dump_json()
     assert "correct" not in written
     assert '"key"' not in written
+    assert shown.requester == Principal(user="guest", key_id="k")
     assert '"amount":1' in written
 
 

@@ -45,7 +45,11 @@ async def test_recipient_is_marked_until_a_request_is_approved(rig: GatewayRig) 
     async with browser(rig) as page:
         await as_person(page, "approver")
         for approval in (first, second):
-            assert "Ana New to you: not approved before" in words((await page.get(f"/approvals/{approval}")).text)
+            assert "Ana New to you: no approval that you can read" in words(
+                (await page.get(f"/approvals/{approval}")).text
+            )
+        batch = words((await page.get("/batch", params={"pick": [first, second]})).text)
+        assert batch.count("New to you: no approval that you can read") == 2
         await answered(page, first, verdict="approved")
         await settle(rig)
         for approval in (first, second):

@@ -162,7 +162,7 @@ def test_key_rows_show_no_secret() -> None:
 def test_new_recipient_is_marked_and_at_the_top() -> None:
     args = {"note": "a", "from": "b", "via": "c", "to": "Eve", "amount": 5}
     request = asked(args, amount={"type": "number"})
-    marked = mark_new(value_rows(request, args, ENGLISH), {"to": "Eve"}, ENGLISH)
+    marked = mark_new(value_rows(request, args, ENGLISH), {"to": "Eve"}, args, ENGLISH)
     keys, _ = key_rows(marked, request, ())
     assert [(row.name, row.new.partition(":")[0]) for row in keys] == [
         ("amount", ""),
@@ -174,8 +174,36 @@ def test_new_recipient_is_marked_and_at_the_top() -> None:
 def test_new_items_of_a_list_are_named_or_marked() -> None:
     args = {"to": ["Zoe", "Eve"], "cc": ["x" * 60, "y" * 80]}
     drawn = value_rows(asked(args), args, ENGLISH)
-    marked = mark_new(drawn, {"to.1": "Eve", "cc.1": "y" * 80}, ENGLISH)
+    marked = mark_new(drawn, {"to.1": "Eve", "cc.1": "y" * 80}, args, ENGLISH)
     found = {row.name: row.new for row in marked if isinstance(row, Row)}
     assert found["to"] == "New to you: Eve"
-    assert (found["cc.0"], found["cc.1"]) == ("", "New to you: not approved before")
-    assert mark_new(drawn, {}, ENGLISH) == drawn
+    assert (found["cc.0"], found["cc.1"]) == ("", "New to you: no approval that you can read")
+    assert mark_new(drawn, {}, args, ENGLISH) == drawn
+
+
+def test_recipients_without_comparison_are_marked() -> None:
+    people = [{"name": "Zoe", "pay": 1}, {"name": "Max", "pay": 2}]
+    args = {"to": "x", "cc": {"name": "Zoe"}, "via": ["Zoe", "Max"], "all": people, "note": "y"}
+    unknown, some = "Not compared with earlier approvals", "Some are not compared with earlier approvals"
+    recipients = {"to": "", "cc": "", "via.0": "Zoe", "via.1": "", "all.0": "", "all.1": ""}
+    marked = mark_new(value_rows(asked(args), args, ENGLISH), recipients, args, ENGLISH)
+    assert {row.name: row.new for row in marked} == {
+        "to": unknown,
+        "cc.name": unknown,
+        "via": f"New to you: Zoe · {some}",
+        "all": some,
+        "note": "",
+    }
+
+
+def test_masked_recipient_is_marked() -> None:
+    card = render_card(effect="Do it", title="", tool="do", args={"to": "1234"}, schema={}, secrets=["to"])
+    request = a_request(tool="do", args=Content(inline={}), card=card)
+    [row] = mark_new(value_rows(request, {}, ENGLISH), {"to": ""}, {}, ENGLISH)
+    assert row.new == "Not compared with earlier approvals"
+
+
+def test_named_new_items_show_look_alike_letters() -> None:
+    args = {"to": ["Anna", "\u0410nna"]}
+    marked = mark_new(value_rows(asked(args), args, ENGLISH), {"to.1": "\u0410nna"}, args, ENGLISH)
+    assert [row.new for row in marked] == ["New to you: \u0410\u27e6U+0410\u27e7nna"]

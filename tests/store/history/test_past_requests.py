@@ -6,7 +6,15 @@ import pytest
 from sqlalchemy import Connection, func, select
 
 from signoff.store.history import past_requests
-from signoff.store.history.past_requests import PastPage, PastRow, PastSearch, put_past, remove_past, search_past
+from signoff.store.history.past_requests import (
+    PastPage,
+    PastRow,
+    PastSearch,
+    find_seen,
+    put_past,
+    remove_past,
+    search_past,
+)
 from signoff.store.history.search_words import MAX_WORDS, mark, words_of
 from signoff.store.store import Store
 from signoff.store.tables import PAST_REQUESTS
@@ -136,6 +144,19 @@ async def test_many_rows_of_many_months_come_newest_first(
         times = {"since": AT + timedelta(days=30), "until": AT + timedelta(days=366)}
         page = await search(store, *words, **times)
         assert [row.body for row in page.rows] == [day for day in expected if 30 <= int(day) < 366]
+
+
+@pytest.mark.parametrize("newest", [1, 5_000])
+async def test_seen_words_are_found_in_new_and_old_rows(
+    store: Store, monkeypatch: pytest.MonkeyPatch, newest: int
+) -> None:
+    monkeypatch.setattr(past_requests, "NEWEST", newest)
+    await put(store, past(1, "pay old"), past(2, "pay new"), past(3, "gift other"), past(4, "pay new"))
+    wanted = PastSearch((frozenset(("pay",)),))
+    look = partial(find_seen, wanted=wanted, words=("old", "new", "other", "none"))
+    assert await store.read(look) == {"old", "new"}
+    assert await store.read(partial(find_seen, wanted=PastSearch((frozenset(),)), words=("old",))) == frozenset()
+    assert await store.read(partial(find_seen, wanted=wanted, words=())) == frozenset()
 
 
 async def test_long_time_without_requests_takes_few_queries(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,9 @@ def masked_view(view: TurnView, catalog: Catalog) -> TurnView:
     calls = tuple(_masked_call(call, catalog) for call in view.calls)
     by_call = {call.call: call for call in view.calls}
     messages = tuple(_masked_message(message, by_call, catalog) for message in view.messages)
-    return replace(view, calls=calls, messages=messages)
+    # Its nonce and signature would help to guess the hashed message. The name of the key is public.
+    requester = replace(unsigned_principal(view.requester), key_id=view.requester.key_id)
+    return replace(view, calls=calls, messages=messages, requester=requester)
 
 
 def _secret_texts(view: TurnView, catalog: Catalog) -> frozenset[str]:

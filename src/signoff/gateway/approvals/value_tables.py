@@ -1,7 +1,7 @@
 """Groups the values of lists of objects into tables with a header, a row for each object and sums."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import groupby
 from typing import Any, Final, NamedTuple
@@ -47,6 +47,9 @@ class ValueTable:
     """The number of objects in the list."""
     ranges: tuple[str, ...] = ()
     """A sentence about each number column: its least and greatest value, and the sum."""
+    name: str = field(default="", compare=False)
+    """The dotted name of the list."""
+    new: str = ""
 
 
 def find_tables(cells: Sequence[Cell], args: Any, formatter: Formatter) -> list[int | ValueTable]:
@@ -108,6 +111,7 @@ def _table(cells: list[Cell], args: Any, formatter: Formatter) -> ValueTable | N
             for key, column in columns.items()
             if sums[key] is not None
         ),
+        name=prefix,
     )
 
 

@@ -6,15 +6,13 @@ from datetime import datetime
 from functools import partial
 from typing import Final, Literal, TypeAlias
 
-from sqlalchemy import Connection
-
 from signoff.contracts.errors import BadRequest
 from signoff.contracts.person import Person
 from signoff.contracts.responses import PastRequest, PastRequestList
 from signoff.formats.json_reader import read_json
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.read_access import Audience, may_read, reads_all
-from signoff.store.history.past_requests import COUNTED, FoundRow, PastSearch, has_past, search_past
+from signoff.store.history.past_requests import COUNTED, FoundRow, PastSearch, find_seen, search_past
 from signoff.store.history.search_words import mark, marks, words_of
 
 Scope: TypeAlias = Literal["all", "mine", "team"]
@@ -72,16 +70,9 @@ class PastReader:
 
     async def find_values(self, tool: str, values: Iterable[tuple[str, str]]) -> frozenset[tuple[str, str]]:
         """Return those of the `values`, each an argument and its text, that an approved request of the tool had."""
-        base = self._base()
-        searches = {
-            each: PastSearch((*base, frozenset((mark(self._tenant, "value", tool, *each),))))
-            for each in dict.fromkeys(values)
-        }
-
-        def look(connection: Connection) -> frozenset[tuple[str, str]]:
-            return frozenset(each for each, wanted in searches.items() if has_past(connection, wanted))
-
-        return await self._deps.store.read(look)
+        named = {mark(self._tenant, "value", tool, *each): each for each in values}
+        seen = await self._deps.store.read(partial(find_seen, wanted=PastSearch(self._base()), words=named.keys()))
+        return frozenset(named[each] for each in seen)
 
     async def every(
         self, chosen: PastFilter, *, own: Person | None = None, limit: int

@@ -147,7 +147,7 @@ async def _page(site: Site, visitor: Visitor, picked: list[str], *, note: str = 
     names = list(dict.fromkeys(picked))
     for name in names:
         own_approval(visitor, name)
-    opened = [await open_card(site.deps, name, visitor) for name in names[:MOST]]
+    opened = [await open_card(site.deps, name, visitor, compares=True) for name in names[:MOST]]
     cards = [
         BatchCard(
             number,

@@ -210,8 +210,8 @@ def card_page(
 ) -> CardPage:
     """`args` are the loaded arguments, or `None` if unavailable.
 
-    `wrote` is the requester's message. `recipients` are the new ones by dotted names. `in_room` is whether a room shows
-    the request. `editors` edited any revision.
+    `wrote` is the requester's message. `recipients` are those to mark, as for `mark_new`. `in_room` is whether a room
+    shows the request. `editors` edited any revision.
 
     `unopened` is the number of pages of values that the visitor must still open before an approval. `undo_seconds` is
     the time left to undo the visitor's denial. `first` are the arguments at the top, and `schema` declares all.
@@ -226,7 +226,7 @@ def card_page(
     own_verdict = _own_verdict(request, visitor) if pending else ""
     masked = masked_args(args, request.secrets)
     usual = usual_arguments(args, schema)
-    drawn = mark_new(value_rows(request, masked, formatter), recipients, formatter)
+    drawn = mark_new(value_rows(request, masked, formatter), recipients, masked, formatter)
     keys, rows = key_rows(drawn, request, first, usual)
     is_asked = unanswered(request.messages) is not None
     is_asker = pending and request.kind == "approval" and not eligibility.code

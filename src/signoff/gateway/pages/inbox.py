@@ -87,7 +87,7 @@ async def show_card(request: Request, approval: str, site: CurrentSite, visitor:
         return RedirectResponse(f"/approvals/{approval_id}", status_code=303)
     if request.query_params.get("part") == "card":
         rows, card = await asyncio.gather(
-            _rows(site, visitor, PAGE), open_card(site.deps, approval_id, visitor, quotes=True)
+            _rows(site, visitor, PAGE), open_card(site.deps, approval_id, visitor, quotes=True, compares=True)
         )
         return site.renderer.page("_card.html", visitor, **_card_context(card, visitor, rows))
     return await _card_page(site, visitor, approval_id)
@@ -287,7 +287,9 @@ async def _card_page(
     status: int = 200,
     refused: bool = True,
 ) -> Response:
-    rows, card = await asyncio.gather(_rows(site, visitor, PAGE), open_card(site.deps, approval, visitor, quotes=True))
+    rows, card = await asyncio.gather(
+        _rows(site, visitor, PAGE), open_card(site.deps, approval, visitor, quotes=True, compares=True)
+    )
     context = {
         **_list(site, rows, visitor, WaitingFilter(), approval, rows),
         **_card_context(card, visitor, rows),

@@ -159,7 +159,7 @@ def _recipient(site: Site, link: ApprovalLink) -> Person:
 
 async def _card(site: Site, opened: OpenedLink) -> CardPage:
     """The card has the form only for the revision that was sent, and not for an unknown outcome."""
-    card = await open_card(site.deps, opened.link.approval, opened.visitor, f"/link/{opened.written}", quotes=True)
+    card = await open_card(site.deps, opened.link.approval, opened.visitor, f"/link/{opened.written}")
     _require_lately(site, card)
     language = opened.visitor.formatter.language
     if card.request.kind == "in_doubt":

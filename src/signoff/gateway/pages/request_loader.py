@@ -44,11 +44,11 @@ class OpenedRequest:
 
 
 async def open_request(
-    deps: GatewayDeps, approval: str, visitor: Visitor, base: str = "", *, quotes: bool = False
+    deps: GatewayDeps, approval: str, visitor: Visitor, base: str = "", *, quotes: bool = False, compares: bool = False
 ) -> OpenedRequest:
     """Pending or settled. `base` is the address of its page outside the inbox.
 
-    With `quotes`, it asks the server for the requester's words.
+    With `quotes`, it asks the server for the requester's words. If it `compares`, it finds new recipients.
 
     Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`.
     """
@@ -67,8 +67,8 @@ async def open_request(
     preview = await load_preview(deps, loaded, visitor, f"{base or f'/approvals/{approval}'}/preview")
     similar = await _similar(deps, request, visitor) if request.state == "pending" and not base else None
     wrote = await read_words(deps, loaded) if quotes else ""
-    compares = request.state == "pending" and request.kind == "approval" and not base
-    recipients = await find_new_recipients(deps, loaded, visitor.person) if compares else {}
+    is_new = compares and request.state == "pending" and request.kind == "approval"
+    recipients = await find_new_recipients(deps, loaded, visitor.person) if is_new else {}
     page = card_page(
         request,
         args,
@@ -126,10 +126,10 @@ async def _line(deps: GatewayDeps, key: ApprovalKey, language: str) -> CallLine 
 
 
 async def open_card(
-    deps: GatewayDeps, approval: str, visitor: Visitor, base: str = "", *, quotes: bool = False
+    deps: GatewayDeps, approval: str, visitor: Visitor, base: str = "", *, quotes: bool = False, compares: bool = False
 ) -> CardPage:
     """Arguments and errors as `open_request`."""
-    return (await open_request(deps, approval, visitor, base, quotes=quotes)).page
+    return (await open_request(deps, approval, visitor, base, quotes=quotes, compares=compares)).page
 
 
 def own_approval(visitor: Visitor, approval: str) -> ApprovalKey:

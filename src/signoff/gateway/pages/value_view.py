@@ -63,7 +63,7 @@ class Row:
     name: str = ""
     """The dotted name of the argument."""
     new: str = ""
-    """The sentence that the recipient is new, or ""."""
+    """The sentence on a new recipient, or ""."""
 
     @property
     def is_short(self) -> bool:
@@ -82,20 +82,29 @@ def value_rows(request: ApprovalRequest, args: Any, formatter: Formatter) -> tup
 
 
 def mark_new(
-    rows: Sequence[Row | ValueTable], recipients: Mapping[str, str], formatter: Formatter
+    rows: Sequence[Row | ValueTable], recipients: Mapping[str, str], args: Any, formatter: Formatter
 ) -> tuple[Row | ValueTable, ...]:
-    """Mark the rows of the new `recipients`, given by dotted names."""
+    """Mark the rows of new `recipients`, by dotted names, and of "", which were not compared."""
     if not recipients:
         return tuple(rows)
-    return tuple(replace(row, new=_new(row, recipients, formatter)) if isinstance(row, Row) else row for row in rows)
+    suspects = suspects_of(leaves(args, {}, ())) if isinstance(args, dict) else frozenset[str]()
+    return tuple(replace(row, new=_new(row.name, recipients, suspects, formatter)) for row in rows)
 
 
-def _new(row: Row, recipients: Mapping[str, str], formatter: Formatter) -> str:
-    if row.name in recipients:
+def _new(name: str, recipients: Mapping[str, str], suspects: frozenset[str], formatter: Formatter) -> str:
+    if not name:
+        return ""
+    if recipients.get(name):
         return formatter.text("card.new")
-    # A short list takes one row.
-    items = [one_line(text, CELL_CHARS).text for path, text in recipients.items() if path.startswith(f"{row.name}.")]
-    return formatter.text("card.new.some", values=", ".join(items)) if row.name and items else ""
+    # A short list takes one row, and an object several.
+    below = [text for path, text in recipients.items() if path.startswith(f"{name}.")]
+    items = [mark_words(one_line(text, CELL_CHARS).text, suspects) for text in below if text]
+    found = [formatter.text("card.new.some", values=", ".join(items))] if items else []
+    if any(not text and (path == name or name.startswith(f"{path}.")) for path, text in recipients.items()):
+        found.append(formatter.text("card.new.unknown"))
+    elif not all(below):
+        found.append(formatter.text("card.new.unknown.some"))
+    return " · ".join(found)
 
 
 def key_rows(
@@ -137,7 +146,7 @@ def _row(row: CardRow, request: ApprovalRequest, args: Any, formatter: Formatter
         return Row("", formatter.card_words(row), remark=True)
     label, shown = formatter.label(row.label or row.name), formatter.value(row, request.card.rows)
     if row.secret:
-        return Row(label, shown, secret=True)
+        return Row(label, shown, secret=True, name=row.name)
     whole = _whole(row, args) if row.cut else row.value
     code = _is_code(row)
     # The mark for a line end is the gateway's own; no text can forge it.

@@ -4,7 +4,7 @@ Only the gateway uses these tables. A row is a copy of shown facts: it gives no 
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -118,14 +118,26 @@ def search_past(connection: Connection, wanted: PastSearch, before: int | None, 
     return PastPage(found if len(found) == limit else _find_by_month(connection, wanted, before, limit), count)
 
 
-def has_past(connection: Connection, wanted: PastSearch) -> bool:
-    """Return whether a row matches. One group must be rare, such as a value."""
-    if wanted.never:
-        return False
+def find_seen(connection: Connection, wanted: PastSearch, words: Collection[str]) -> frozenset[str]:
+    """Return those of the `words` that a matching row has."""
+    if wanted.never or not words:
+        return frozenset()
+    seen: frozenset[str] = frozenset()
     if connection.dialect.name == "postgresql":
-        # As for searches.
+        # As for searches. The rest is rare or new.
         connection.execute(text("SET LOCAL enable_seqscan = off"))
-    return _count(connection, wanted, 1) > 0
+        seen = _find_seen_newest(connection, wanted, sorted(words))
+    left = [each for each in words if each not in seen]
+    return seen | {each for each in left if _count(connection, replace(wanted, groups=(*wanted.groups, (each,))), 1)}
+
+
+def _find_seen_newest(connection: Connection, wanted: PastSearch, words: Sequence[str]) -> frozenset[str]:
+    newest = _within(select(_PAST.words), _PAST.number, wanted, None).order_by(_PAST.number.desc()).limit(NEWEST)
+    rows = newest.subquery().c
+    columns = [func.bool_or(_has_words(rows.words, PastSearch(((each,),)))) for each in words]
+    some = _has_words(rows.words, replace(wanted, groups=(*wanted.groups, words)))
+    found = connection.execute(select(*columns).where(some)).one()
+    return frozenset(each for each, is_seen in zip(words, found, strict=True) if is_seen)
 
 
 def _find_newest(connection: Connection, wanted: PastSearch, before: int | None, limit: int) -> Sequence[FoundRow]:
@@ -284,7 +296,7 @@ def select_past(connection: Connection, wanted: PastSearch, *columns: Any) -> Se
 def _has_words(words: Any, wanted: PastSearch) -> Any:
     named = " & ".join(f"({' | '.join(_quoted(group, SINGLE))})" for group in wanted.groups)
     # As a literal: a plan for any words would read the whole table.
-    return words.op("@@")(cast(bindparam("named", named, literal_execute=True), TSQUERY))
+    return words.op("@@")(cast(bindparam("named", named, unique=True, literal_execute=True), TSQUERY))
 
 
 def _within(query: Select[Any], place: Any, wanted: PastSearch, before: int | None) -> Select[Any]:
