@@ -151,7 +151,7 @@ async def test_replaced_card_is_not_out_after_the_end(store: Store) -> None:
     deliveries, since = DeliveryQueue(store), datetime.now(UTC) + timedelta(seconds=30)
     await sent(deliveries, a_card())
     await deliveries.replace_old(told(), ALL)
-    await deliveries.end(APPROVAL, 1, told().model_copy(update={"state": "denied"}))
+    await deliveries.end(APPROVAL, 1, replace(told(), state="denied"))
     assert await deliveries.list_out("slack", "bo", since, since) == []
 
 
@@ -169,7 +169,7 @@ async def test_further_messages_of_a_worker_make_no_cards(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     await sent(deliveries, a_card())
     more = [RequestMessage(number=number, by="agent", text="words", revision=1) for number in (3, 4, 5)]
-    request = told().model_copy(update={"messages": (*told().messages, *more)})
+    request = replace(told(), messages=(*told().messages, *more))
     await deliveries.replace_old(request, ALL)
     assert await deliveries.replace_old(request, ALL) == 0
     rows = await store.read(lambda connection: connection.scalars(select(DELIVERIES.c.approval)).all())

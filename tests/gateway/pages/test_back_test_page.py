@@ -134,7 +134,7 @@ async def test_slow_history_is_not_judged_and_delays_no_other(rig: GatewayRig, m
     assert (found.turns, found.cut, found.finished) == (3, False, True)
 
 
-async def test_end_of_the_time_leaves_what_is_known_and_keeps_nothing(
+async def test_result_of_a_back_test_without_more_time_is_partial_and_not_kept(
     rig: GatewayRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await three_turns(rig, monkeypatch)
@@ -164,7 +164,7 @@ async def test_end_of_the_time_leaves_what_is_known_and_keeps_nothing(
     assert back_tests.recent("main") is not None
 
 
-async def test_failed_server_stops_the_back_test_with_what_is_known(
+async def test_failed_server_ends_the_back_test_with_its_results(
     rig: GatewayRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await three_turns(rig, monkeypatch)
@@ -285,7 +285,7 @@ async def test_page_says_that_a_back_test_failed(rig: GatewayRig, monkeypatch: p
         assert "Start the back-test" in words(answer.text)
 
 
-async def test_page_shows_an_unfinished_back_test_and_says_so(rig: GatewayRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unfinished_back_test_is_marked_on_the_page(rig: GatewayRig, monkeypatch: pytest.MonkeyPatch) -> None:
     turns = 0
 
     async def run(_self: BackTests, _tenant: str) -> BackTest:
