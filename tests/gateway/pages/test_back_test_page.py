@@ -14,7 +14,6 @@ from temporalio.client import Client
 from signoff.audit.call_history import PastCall
 from signoff.audit.log import AuditLog
 from signoff.contracts.errors import ServerUnavailable
-from signoff.contracts.limits import BACK_TEST_SECONDS
 from signoff.contracts.person import Person
 from signoff.contracts.responses import TurnRow
 from signoff.engine import turn_list
@@ -28,6 +27,13 @@ from signoff.store.questions.request_lists import RequestLists
 from signoff.store.store import Store
 
 STRICT = ApprovalPolicy(auto_approve_if="args.euro < 10.0", deny_if="args.euro > 30.0", approvers=("role:approvers",))
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine needs longer."""
+    monkeypatch.setattr(back_test, "_TURN_SECONDS", 60.0)
+    monkeypatch.setattr(back_test, "BACK_TEST_SECONDS", 60.0)
 
 
 def back_tests_of(
@@ -147,7 +153,6 @@ async def test_result_of_a_back_test_without_more_time_is_partial_and_not_kept(
 
     judge_by(monkeypatch, judge)
     monkeypatch.setattr(back_test, "_AT_ONCE", 1)
-    monkeypatch.setattr(back_test, "_TURN_SECONDS", 60.0)
     judge_all = BackTests._judge_all
 
     async def soon(self: BackTests, calls: Any, _ends: float) -> Any:
@@ -193,14 +198,14 @@ async def test_time_of_a_waiting_back_test_begins_with_its_own_work(
     ends = list[float]()
 
     async def run(_self: BackTests, _tenant: str, until: float) -> BackTest:
-        ends.append(until - asyncio.get_running_loop().time())
-        await asyncio.sleep(0.5)
+        ends.append(until)
+        await asyncio.sleep(0.05)
         return BackTest(rig.deps.clock(), (), 0, cut=False, finished=True)
 
     monkeypatch.setattr(BackTests, "_run", run)
     back_tests = back_tests_of(rig)
     await asyncio.gather(back_tests.run("a"), back_tests.run("b"))
-    assert [each > BACK_TEST_SECONDS - 0.3 for each in ends] == [True, True]
+    assert ends[1] - ends[0] >= 0.05
 
 
 async def test_reset_turn_is_judged_once(rig: GatewayRig, monkeypatch: pytest.MonkeyPatch) -> None:
