@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 from gateway_rig import PASSWORD, GatewayRig, fresh
+from polling import pauses
 from tables import table
 
 from signoff.contracts.ids import uuid7
@@ -142,8 +143,13 @@ async def test_events_end_with_the_result(gateway: GatewayRig) -> None:
 async def test_turns_are_listed_and_filtered(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
     turn = approval.split(".")[2]
-    listed = (await gateway.http.get("/v1/turns", params={"state": "suspended", "actor": "desk", "limit": 500})).json()
-    assert approval.rpartition(".c")[0] in [row["id"] for row in listed["turns"]]
+    wanted = {"state": "suspended", "actor": "desk", "limit": 500}
+    # The server lists a turn's new state a moment later.
+    for pause in pauses():
+        listed = (await gateway.http.get("/v1/turns", params=wanted)).json()
+        if approval.rpartition(".c")[0] in [row["id"] for row in listed["turns"]]:
+            break
+        await asyncio.sleep(pause)
     others = (await gateway.http.get("/v1/turns", params={"actor": "other"})).json()
     assert turn not in [row["turn"] for row in others["turns"]]
 
