@@ -1,5 +1,5 @@
 import dataclasses
-from datetime import date, timedelta
+from datetime import date, timedelta, timezone
 from typing import Any
 
 import httpx2
@@ -132,7 +132,9 @@ async def test_figures_are_compared_with_the_same_time_before(rig: HistoryRig, m
 async def test_requests_after_the_same_time_before_do_not_count(rig: HistoryRig) -> None:
     auditor, now = rig.catalog.people.find("oz"), rig.deps.clock()
     sooner = dataclasses.replace(rig.deps, clock=lambda: now + timedelta(days=30, hours=-1))
-    found = await insight_reader.InsightReader(sooner, "main", auditor).read(30)
+    # At noon, an hour earlier is on the same day.
+    noon = timezone(timedelta(hours=12 - now.hour))
+    found = await insight_reader.InsightReader(sooner, "main", auditor).read(30, noon)
     assert (found.approved, found.before) == (0, EarlierFigures())
 
 
