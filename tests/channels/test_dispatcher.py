@@ -496,7 +496,7 @@ async def test_gateway_that_cannot_read_a_rota_keeps_the_cards_of_people_on_call
     assert summary(rig.mail) == [("ana", "ask")]
 
 
-async def test_card_of_a_person_whom_the_rota_no_longer_names_is_dropped(rig: Rig) -> None:
+async def test_card_of_a_person_off_call_is_dropped(rig: Rig) -> None:
     read_rota(rig, "ana")
     asks = await rig.asked(approvers=ON_CALL)
     read_rota(rig, "bo")

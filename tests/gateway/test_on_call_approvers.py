@@ -124,7 +124,7 @@ async def test_rota_that_changes_after_the_card_changes_who_may_answer(rig: OnCa
     assert approval not in await rig.listed("ana")
     assert await rig.asks(approval) == ["bo"]
     assert (await rig.decide(approval, "bo"))["status"] == "accepted"
-    # The worker asks no rota: the approval counts although its author's shift is over.
+    # The worker reads no rota: the approval counts after the end of its author's shift.
     await rig.on_call("ana@example.com")
     await rig.gateway.turns.signoff.result(turn_of(approval))
     assert await rig.gateway.runs(approval) == 1

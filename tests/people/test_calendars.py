@@ -319,7 +319,7 @@ def on_call(*lines: str) -> list[str] | None:
     (("ORGANIZER:mailto:o@x.example", "ATTENDEE;PARTSTAT=ACCEPTED:mailto:o@x.example"), ["o@x.example"]),
     ((f"ATTENDEE:mailto:{'a' * 245}@x.example",), []),
 )
-def test_only_those_who_come_are_on_call(lines: tuple[str, ...], names: list[str]) -> None:
+def test_shift_names_its_attendees_on_call_alone(lines: tuple[str, ...], names: list[str]) -> None:
     assert on_call(*lines) == names
 
 

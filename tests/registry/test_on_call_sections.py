@@ -91,7 +91,7 @@ def test_rota_declared_twice_is_an_error() -> None:
         build_catalog(on_call=[PAYMENTS, PAYMENTS])
 
 
-def test_rota_covers_a_tool_whatever_the_people() -> None:
+def test_rota_covers_a_tool_without_a_person_on_call() -> None:
     people = FixedDirectory([Person(id="ana", roles=("finance",))])
     catalog = asking("oncall:payments", quorum=2, escalate_after=60, escalate_to=["oncall:payments"])
     check_approver_coverage(catalog, people)

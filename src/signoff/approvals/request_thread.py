@@ -37,7 +37,7 @@ def is_repeated(messages: Sequence[RequestMessage], question: RequestMessage, si
 
 def answers_in(messages: Sequence[RequestMessage]) -> int:
     """Return the number of answered questions. Each one makes new cards."""
-    # A worker may add messages of its own.
+    # A worker can add messages without a question.
     answers = sum(each.by == "agent" for each in messages)
     return min(answers, len(messages) - answers, QUESTIONS)
 

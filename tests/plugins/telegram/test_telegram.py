@@ -328,7 +328,7 @@ class TestFetching:
     ({"type": "channel"}, {"status": "administrator", "can_post_messages": True}, ""),
     ({"type": "channel"}, {"status": "administrator"}, "may not write"),
 )
-async def test_check_of_a_room_tells_whether_the_bot_can_write(
+async def test_check_of_a_room_reports_a_bot_that_cannot_write(
     group: dict[str, Any], standing: dict[str, Any], said: str
 ) -> None:
     async with polled() as (vendor, channel):

@@ -119,7 +119,7 @@ def search_past(connection: Connection, wanted: PastSearch, before: int | None, 
 
 
 def find_seen(connection: Connection, wanted: PastSearch, words: Collection[str]) -> frozenset[str]:
-    """Return those of the `words` that a matching row has."""
+    """Return the `words` of matching rows."""
     if wanted.never or not words:
         return frozenset()
     seen: frozenset[str] = frozenset()
