@@ -15,8 +15,6 @@ from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import SessionKey, call_id, parse_workflow_id
 from signoff.contracts.message import CallPart
-from signoff.contracts.turn import TurnInput
-from signoff.contracts.updates import apply_updates
 from signoff.engine.history_reader import read_history
 from signoff.registry.capabilities import KINDS
 from signoff.registry.catalog import Catalog
@@ -24,6 +22,7 @@ from signoff.registry.gates.argument_check import final_arguments
 from signoff.registry.gates.pipeline import GateFacts, judge
 from signoff.store.content_store import load_in
 from signoff.store.store import Store
+from signoff.workflows.turn_state import TurnState
 
 Would: TypeAlias = Literal["run", "ask", "deny", "unknown"]
 
@@ -133,27 +132,10 @@ async def _turn(client: Client, workflow_id: str) -> _Turn | None:
     if external is not None:
         # A local activity judges it, which leaves no task in the history.
         call = CallPart(call=call_id(1, 1), tool=external.tool, args=external.args)
-        return {call.call: _Proposed(_first_context(history.turn), call)}
+        return {call.call: _Proposed(TurnState(history.turn).ctx, call)}
     return {
         part.call: _Proposed(step.ctx, part)
         for step in history.steps
         for part in step.reply.message.parts
         if isinstance(part, CallPart)
     }
-
-
-def _first_context(turn: TurnInput) -> CallContext:
-    return CallContext(
-        actor=turn.actor,
-        session=turn.session_id,
-        turn=turn.turn_id,
-        tenant=turn.tenant_id,
-        channel=turn.channel,
-        route=turn.route,
-        step=turn.step,
-        seal=turn.seal,
-        user=turn.principal,
-        extra=apply_updates(turn.updates, turn.context),
-        transient=turn.transient,
-        trace=turn.trace,
-    )
