@@ -84,6 +84,7 @@ class AnswersActivity:
             remarks=await self._remarks(rows, request),
             word=request.votes[-1].decision if request.state == "happened" else None,
             message=await self._unanswered(request),
+            asked_at=question.asked_at,
         )
 
     async def _unanswered(self, request: ApprovalRequest) -> int:
@@ -93,7 +94,7 @@ class AnswersActivity:
         return 0 if asked is None else asked.number
 
     async def _read(self, task: AnswersTask) -> ApprovalRows | None:
-        if not task.is_over:
+        if task.deadline is None:
             return await self._rows.read(task.approval)
         await self._rows.run_locked(task.approval, partial(_expire, task))
         return await self._rows.read(task.approval)
@@ -179,7 +180,11 @@ def _expire(task: AnswersTask, connection: Connection, rows: ApprovalRows | None
     question = None if rows is None else rows.revision(task.revision)
     if rows is None or question is None or question is not rows.latest or question.ended_at is not None:
         return
-    if rows.request(question).state in ("pending", "timed_out") and not _edits(task, rows, question):
+    request = rows.request(question)
+    if request.expires_at is not None and task.deadline is not None and task.deadline < request.expires_at:
+        # The turn has not heard of an approver's question. The workers' clock may differ from the store's.
+        return
+    if request.state in ("pending", "timed_out") and not _edits(task, rows, question):
         end_question(connection, question.id, question.revision, "expired")
 
 

@@ -227,7 +227,6 @@ class QuestionWriter:
 
 
 def _answer_of(rows: ApprovalRows, number: int) -> StoredAnswer | None:
-    """Return a valid answer that edits the arguments."""
     valid = (each for each in rows.answers if not each.void and each.vote.decision.edited_args is not None)
     return next((each for each in valid if each.number == number), None)
 

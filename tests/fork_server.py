@@ -1,6 +1,6 @@
 """Starts programs of Signoff as forks of a process that has imported Signoff once, at a tenth of the time.
 
-A fork has its own pid, directory, environment, arguments and files. Programs with another environment or with `-c`
+Programs with another environment or with `-c`
 start normally, as do the programs that they start, except for the demo and the benchmarks. In a shell the name
 `signoff` starts a fork if `ForkServer.shell_programs` is first in its search path.
 """

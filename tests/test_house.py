@@ -247,7 +247,7 @@ def test_no_workflow_branches_on_a_version(path: Path) -> None:
     """A branch on a patch or a version after a local activity makes unreadable histories.
 
     If a query ends the workflow task just as the local activity ends, the marker is written to another task than the
-    searched one. The engine number is only read at the start of `run`."""
+    searched one."""
     assert _branches_on_a_version(path) == []
 
 

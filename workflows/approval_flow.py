@@ -71,7 +71,7 @@ class ApprovalFlow:
             if not await self._wait(partial(self._moved_on, approval_id, due_event), due_event.at, words):
                 if due_event.what == "deadline":
                     await self._those_before(approval_id)
-                    if await self._is_edited_at(question):
+                    if await self._is_edited_at(question) or self._moved_on(approval_id, due_event):
                         continue
                 # This has no effect if an answer has settled the request.
                 self._state.book.apply_due_event(approval_id, due_event, workflow.now())
@@ -215,16 +215,16 @@ class ApprovalFlow:
         waits = call and self._state.book.waits(self._state.approval_id(call))
         return bool(call) and not (waits or self._state.stopped or self._state.book.waits(approval_id))
 
-    async def _look(self, question: TurnQuestion, *, is_over: bool = False) -> AnswersReply | None:
+    async def _look(self, question: TurnQuestion, deadline: datetime | None = None) -> AnswersReply | None:
         """Read the state of `question` from the store. Several callers at a time share one look."""
         self._looks.add(question.id)
         async with self.hold_lock():
             # A look that began after this call is enough, except at the deadline.
-            if question.id not in self._looks and not is_over:
+            if question.id not in self._looks and deadline is None:
                 return None
             self._looks.discard(question.id)
             refused = self._state.book.refused_edits(question.id)
-            task = AnswersTask(approval=question.id, revision=question.revision, refused=refused, is_over=is_over)
+            task = AnswersTask(approval=question.id, revision=question.revision, refused=refused, deadline=deadline)
             reply = await _read(task)
             await self._take_reply(question, reply)
         return reply
@@ -232,12 +232,14 @@ class ApprovalFlow:
     async def _is_edited_at(self, question: TurnQuestion) -> bool:
         """Look a last time before a deadline. Return whether an edit has kept the question from expiring."""
         is_final = deadlines.is_final(question)
-        reply = await self._look(question, is_over=is_final)
+        reply = await self._look(question, question.expires_at if is_final else None)
         return is_final and reply is not None and bool(reply.edits)
 
     async def _take_reply(self, question: TurnQuestion, reply: AnswersReply) -> Receipt | None:
         """Take the state from the store, and judge edits. Returns the receipt of the last refused edit."""
         self._state.book.take(question, reply, workflow.now())
+        if reply.asked_at is not None:
+            self._show()
         self._begin_reply(question, reply.message)
         receipt: Receipt | None = None
         for number in reply.edits:

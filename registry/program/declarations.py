@@ -267,7 +267,6 @@ def _steps(steps: Mapping[str, Mapping[str, Any]] | Sequence[Step]) -> dict[str,
 
 
 def _with_policy(name: str, fields: Mapping[str, Any], site: CodeSite) -> dict[str, Any]:
-    """Collect the short forms of a policy under `requires_approval`."""
     short = {key: fields[key] for key in _SHORT_FORMS if key in fields}
     section = {key: plain(value) for key, value in fields.items() if key not in (*_SHORT_FORMS, "name", "id")}
     policy = next((key for key in ("requires_approval", "requiresApproval") if key in section), "")

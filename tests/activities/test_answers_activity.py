@@ -1,6 +1,7 @@
 import asyncio
 import dataclasses
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import pytest
@@ -20,7 +21,7 @@ from signoff.contracts.person import Person, Principal
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.store.questions.answers import Answers
-from signoff.store.questions.questions import Questions
+from signoff.store.questions.questions import Questions, put_off_deadline
 from signoff.store.questions.raw_answers import RawAnswers
 from signoff.store.store import Store
 from signoff.testing.builders import a_question
@@ -28,6 +29,7 @@ from signoff.testing.questions import answer
 
 ANA = Person(id="ana", name="Ana", roles=("approvers", "finance"))
 BO = Person(id="bo", name="Bo")
+END = datetime.max.replace(tzinfo=UTC)
 UNPROVEN = Authority(allowed=False, code="assurance", unsigned=True)
 
 
@@ -71,13 +73,28 @@ async def test_last_look_expires_only_a_question_without_answer_and_edit(store: 
     deps = worker_deps(store, tool)
     request = await asked_by_gates(deps, tool)
     await answer(store, about(request, subject="ana", edited_args={"amount": 1}))
-    assert (await state_of(deps, request.id, is_over=True)).settlement.state == "pending"
-    over = await state_of(deps, request.id, is_over=True, refused=(1,))
+    assert (await state_of(deps, request.id, deadline=END)).settlement.state == "pending"
+    over = await state_of(deps, request.id, deadline=END, refused=(1,))
     assert over.settlement.state == "timed_out"
     rows = some(await Questions(store).read(request.id))
     assert rows.latest.ended_as == "expired"
     # A later answer changes nothing.
-    assert (await state_of(deps, request.id, is_over=True)).settlement == over.settlement
+    assert (await state_of(deps, request.id, deadline=END)).settlement == over.settlement
+
+
+async def test_last_look_leaves_a_question_whose_deadline_the_turn_does_not_know(store: Store) -> None:
+    tool = pay_tool(Ledger(), ApprovalPolicy(timeout=60.0))
+    deps = worker_deps(store, tool)
+    request = await asked_by_gates(deps, tool)
+    known, asked_at = some(request.expires_at), some(request.opened_at) + timedelta(seconds=50)
+    await Questions(store).run_locked(
+        request.id, lambda connection, rows: put_off_deadline(connection, some(rows).latest, asked_at)
+    )
+    reply = await state_of(deps, request.id, deadline=known)
+    assert (reply.settlement.state, reply.asked_at) == ("pending", asked_at)
+    moved = known + timedelta(seconds=60)
+    assert (await state_of(deps, request.id, deadline=moved)).settlement.state == "timed_out"
+    assert some(await Questions(store).read(request.id)).latest.ended_as == "expired"
 
 
 async def test_last_look_leaves_an_approved_question(store: Store) -> None:
@@ -85,7 +102,7 @@ async def test_last_look_leaves_an_approved_question(store: Store) -> None:
     deps = worker_deps(store, tool)
     request = await asked_by_gates(deps, tool)
     await answer(store, about(request, subject="ana"))
-    assert (await state_of(deps, request.id, is_over=True)).settlement.state == "approved"
+    assert (await state_of(deps, request.id, deadline=END)).settlement.state == "approved"
     assert some(await Questions(store).read(request.id)).latest.ended_at is None
 
 

@@ -2,6 +2,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from some import some
+from tables import table
 
 from signoff.approvals import deadlines
 from signoff.contracts.approval import ApprovalRequest
@@ -85,6 +86,23 @@ def test_last_moment_is_the_extended_deadline() -> None:
     request = waiting(on_timeout="escalate", escalate_to=("role:cfo",))
     assert deadlines.last_moment(request) == after(20)
     assert deadlines.last_moment(deadlines.expire(request, after(10))) == after(20)
+
+
+@table(
+    ("asked", "timeout", "moved"),
+    (0, 10, 10), (9.5, 10, 9.75), (9.5, 10, 9.75), (10, 10, 10.25), (0.1, 0.1, 0.2), (0.05, 0.1, 0.2),
+)  # fmt: skip
+def test_question_leaves_a_quarter_hour_or_at_most_the_timeout(asked: float, timeout: float, moved: float) -> None:
+    request = waiting(timeout=timeout * 3_600)
+    later = deadlines.put_off(request, after(asked))
+    assert later.expires_at == max(after(moved), after(timeout))
+    assert deadlines.put_off(later, after(asked)) == later
+    assert deadlines.put_off(request, None) == request
+
+
+def test_question_moves_no_deadline_that_escalates() -> None:
+    request = waiting(on_timeout="escalate", escalate_to=("role:cfo",))
+    assert deadlines.put_off(request, after(10)) == request
 
 
 def test_deadline_is_last_among_simultaneous_events() -> None:

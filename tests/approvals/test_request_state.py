@@ -113,6 +113,16 @@ def test_deadline_is_extended_once_for_escalation_approvers() -> None:
     assert request_at(asked, (), NOW + 121 * MINUTE).state == "timed_out"
 
 
+def test_answer_after_a_deadline_that_a_question_moved_counts() -> None:
+    asked, late = question(), (an_answer(1, "ana", minutes=70),)
+    assert request_at(asked, late, NOW + 2 * HOUR).state == "timed_out"
+    moved = replace(asked, asked_at=NOW + 59 * MINUTE)
+    request = request_at(moved, late, NOW + 2 * HOUR)
+    assert (request.state, request.expires_at, request.extended) == ("approved", NOW + 74 * MINUTE, False)
+    assert request_at(moved, (), NOW + 75 * MINUTE).state == "timed_out"
+    assert question_hash(moved) == question_hash(asked)
+
+
 def test_quorum_needs_two_people() -> None:
     twice = (an_answer(1, "ana"), an_answer(2, "ana", minutes=2))
     assert request_at(question(quorum=2), twice, NOW + 5 * MINUTE).state == "pending"
@@ -253,7 +263,7 @@ def test_question_ended_by_its_turn_has_time_and_reason(ending: Any, reason: str
 @table("seconds", 60.0, 0.5, 86_400.0, 1e15, 2.0**53, 1e17, 1e300)
 def test_question_hash_is_that_of_its_canonical_form(seconds: float) -> None:
     asked = question(timeout=seconds)
-    form = asked.model_dump(mode="json", exclude={"code", "judged_at", "opened_at", "ended_at", "ended_as"})
+    form = asked.model_dump(mode="json", exclude={"code", "judged_at", "opened_at", "asked_at", "ended_at", "ended_as"})
     assert question_hash(asked) == hashlib.sha256(rfc8785.dumps(form)).hexdigest()
 
 

@@ -84,6 +84,34 @@ class TestSlack(ChannelSuite):
         assert (rig.request(request.id).state, rig.request(request.id).reason) == ("denied", "too expensive")
 
     @play_scenario
+    async def test_button_opens_a_window_for_a_question_to_the_agent(self, rig: ChannelRig) -> None:
+        vendor = fake(rig)
+        request = await rig.ask()
+        card = rig.card(rig.bo)
+        await rig.receive(vendor.press_request(card, rig.bo, "signoff.ask"))
+        assert rig.request(request.id).messages == ()
+        view = vendor.windows[0]
+        View(**{name: value for name, value in view.items() if name != "user"}).validate_json()
+        assert (view["callback_id"], view["submit"]["text"]) == ("signoff.ask", text("ask.send", "en"))
+        await rig.receive(vendor.submit(card, rig.bo, "signoff.ask", " ok, &lt;why&gt;? "))
+        asked = rig.request(request.id)
+        assert [(each.by, each.subject, each.text) for each in asked.messages] == [("approver", "bo", "ok, <why>?")]
+        assert (asked.state, rig.decisions.answers) == ("pending", [])
+
+    @play_scenario
+    async def test_empty_question_asks_nothing(self, rig: ChannelRig) -> None:
+        request = await rig.ask()
+        await rig.receive(fake(rig).submit(rig.card(rig.bo), rig.bo, "signoff.ask", "  "))
+        assert (rig.request(request.id).messages, rig.request(request.id).state) == ((), "pending")
+
+    @play_scenario
+    async def test_card_of_a_request_that_takes_no_questions_has_no_button_for_one(self, rig: ChannelRig) -> None:
+        await rig.ask(1)
+        await rig.ask(2, kind="in_doubt")
+        asks = [each for each in buttons(fake(rig)) if each["action_id"] == "signoff.ask"]
+        assert len(asks) == 2
+
+    @play_scenario
     async def test_denial_window_requires_a_reason_only_if_the_policy_does(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         for number, required in enumerate((True, False), 1):

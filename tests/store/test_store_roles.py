@@ -132,7 +132,8 @@ async def test_question_that_a_worker_ends_is_over_for_its_readers(urls: RoleUrl
         await Questions(opened).end(asked.id, 1, "cancelled")
         assert await gateway.read(lambda connection: connection.scalars(over).all()) == [True, True]
     for statement in ("SELECT 1 FROM question_readers", "UPDATE question_readers SET over_at = NULL",
-                      "DELETE FROM question_readers"):  # fmt: skip
+                      "DELETE FROM question_readers", "UPDATE questions SET asked_at = 0",
+                      "UPDATE questions SET last_at = 0"):  # fmt: skip
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await sql(urls.worker, statement)
 

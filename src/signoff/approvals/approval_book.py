@@ -202,7 +202,8 @@ class ApprovalBook:
             return
         self._seen[question.id, question.revision] = reply.seen
         about = {"edited_by": reply.edited_by, "remarks": reply.remarks, "word": reply.word}
-        self._put(replace(current, **about, **dict(reply.settlement)), now)
+        taken = replace(current, **about, **dict(reply.settlement))
+        self._put(deadlines.put_off(taken, reply.asked_at), now)
 
     def apply_due_event(self, approval_id: str, happening: deadlines.DueEvent, now: datetime) -> TurnQuestion:
         changed = deadlines.apply_event(self._questions[approval_id], happening, now)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Timed
+from signoff.contracts.limits import QUESTION_SECONDS
 from signoff.formats.replace import replace
 
 _TimedT = TypeVar("_TimedT", bound=Timed)
@@ -31,6 +32,18 @@ def open_request(request: _TimedT, now: datetime) -> _TimedT:
         remind_at=() if request.remind_after is None else (_after(now, request.remind_after),),
         escalate_at=None if request.escalate_after is None else _after(now, request.escalate_after),
     )
+
+
+def put_off(request: _TimedT, asked_at: datetime | None) -> _TimedT:
+    """Move the deadline for an approver's question to the agent. `None` moves nothing, and a repetition no further.
+
+    A request that escalates at its deadline has that one extension instead.
+    """
+    if asked_at is None or request.opened_at is None or request.on_timeout == "escalate":
+        return request
+    first = _after(request.opened_at, request.timeout)
+    gained = min(QUESTION_SECONDS - (first - asked_at).total_seconds(), request.timeout)
+    return replace(request, expires_at=_after(first, gained)) if gained > 0 else request
 
 
 def advance(request: _TimedT, until: datetime) -> _TimedT:

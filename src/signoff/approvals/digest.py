@@ -62,7 +62,7 @@ def digest_in_context(ctx: CallContext, *, call: str, tool: str, definition: str
     )
 
 
-_MOMENTS: Final = {"code", "judged_at", "opened_at", "ended_at", "ended_as"}
+_MOMENTS: Final = {"code", "judged_at", "opened_at", "asked_at", "ended_at", "ended_as"}
 _ASKED: Final = set(Question.model_fields) - _MOMENTS
 
 

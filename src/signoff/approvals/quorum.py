@@ -117,7 +117,6 @@ def _voter_of(vote: Vote, added: Sequence[str]) -> Voter:
 
 
 def _with_open_people(found: Progress) -> Progress:
-    """Name added approvers as people."""
     named = (replace(group, of=tuple(_as_person(each) for each in group.of)) for group in found.open)
     return Progress(found.yes, found.needed, tuple(named))
 

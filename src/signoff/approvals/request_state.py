@@ -57,7 +57,9 @@ def request_of(question: Question, card: Card = NO_CARD) -> ApprovalRequest:
     preview = question.preview and replace(question.preview, parts=None)
     fields = dict(question) | {"question_hash": question_hash(question), "card": card, "preview": preview}
     request = ApprovalRequest(**fields)
-    return request if question.opened_at is None else deadlines.open_request(request, question.opened_at)
+    if question.opened_at is None:
+        return request
+    return deadlines.put_off(deadlines.open_request(request, question.opened_at), question.asked_at)
 
 
 def request_at(

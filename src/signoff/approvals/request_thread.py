@@ -43,10 +43,7 @@ def answers_in(messages: Sequence[RequestMessage]) -> int:
 
 
 def question_problem(request: ApprovalRequest, messages: Sequence[RequestMessage], text: str) -> Receipt | None:
-    """Return why an approver cannot ask this now, or `None`. `request` is in its present state.
-
-    A question does not move the deadline.
-    """
+    """Return why an approver cannot ask this now, or `None`. `request` is in its present state."""
     if request.state != "pending":
         return settled_receipt(request)
     if request.kind != "approval":

@@ -34,6 +34,8 @@ class OutboundCard(FrozenModel):
     """The address of the request's page. Opening it decides nothing."""
     more: int = 0
     """The number of a digest's other requests."""
+    asks: bool = False
+    """Whether the person can ask the agent about the request."""
 
 
 class SentCard(FrozenModel):
@@ -156,6 +158,8 @@ class InboundAction(FrozenModel):
     """The act of a button of a room's card. It has no verdict."""
     reason: str = ""
     """The text that came with a button."""
+    question: str = ""
+    """A question to the agent from a field of its own. It has no verdict."""
     text: str = ""
     """All new text."""
     below: str = ""

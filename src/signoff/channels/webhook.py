@@ -230,7 +230,6 @@ class Webhook(Channel):
 
 
 def _check_receipt(answer: ServerAnswer) -> ServerAnswer:
-    """Raises `NotDelivered` unless the receiver accepted the message."""
     if 200 <= answer.status < 300:
         return answer
     code = str(answer.status)
@@ -278,7 +277,6 @@ def _card_data(card: OutboundCard, voice_now: datetime) -> dict[str, Any]:
 
 
 def _parse_message(key: str, kind: Any, data: Any, said_at: datetime | None) -> InboundBatch:
-    """A message of an unknown type has no contents."""
     if kind == "decision":
         decision = _Decision.model_validate(data)
         if not decision.token and not decision.in_reply_to:

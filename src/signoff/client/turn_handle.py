@@ -109,7 +109,6 @@ class TurnHandle:
                 await outage.outlast(error)
 
     async def _find_request(self, call: CallView, yielded: Collection[tuple[str, int]]) -> ApprovalRequest | None:
-        """Return `None` if the request was yielded before."""
         seen = call.approval
         if seen is None or seen.state != "pending" or (seen.id, seen.revision) in yielded:
             return None

@@ -386,8 +386,8 @@ class AnswersTask(ActivityMessage):
     """An answer that bypassed the gateway, to store first."""
     refused: tuple[int, ...] = ()
     """The numbers of the answers whose edits the gates have refused."""
-    is_over: bool = False
-    """True at the deadline: a question that no answer has settled expires."""
+    deadline: datetime | None = None
+    """The passed deadline, as far as the turn knows (UTC). A question that no answer has settled expires by it."""
 
 
 class AnswersReply(ActivityMessage):
@@ -407,6 +407,8 @@ class AnswersReply(ActivityMessage):
     """The deciding answer that the call took effect."""
     message: int = 0
     """The number of the approvers' question that the agent has still to answer, or 0."""
+    asked_at: datetime | None = None
+    """When such a question moved the deadline (UTC)."""
     receipt: Receipt | None = None
     """The receipt of the raw answer."""
     author: Authority | None = None

@@ -279,8 +279,8 @@ class TurnQuestion(Timed):
 class Question(Terms):
     """One question to approvers about one call. The store inserts this row once and never changes it.
 
-    `question_hash` covers everything except `code`, `judged_at`, `opened_at`, `ended_at` and `ended_as`. Spans are in
-    seconds from `opened_at`.
+    `question_hash` covers everything except `code`, `judged_at`, `opened_at`, `asked_at`, `ended_at` and
+    `ended_as`. Spans are in seconds from `opened_at`.
     """
 
     id: str
@@ -367,6 +367,8 @@ class Question(Terms):
     """When the gates judged the call, in UTC: `ctx.now` of the rules that ask."""
     opened_at: datetime | None = None
     """When it was written, by the store's clock (UTC)."""
+    asked_at: datetime | None = None
+    """When an approver's question to the agent moved its deadline, by the store's clock (UTC)."""
     ended_at: datetime | None = None
     """When the turn ended it, by the store's clock (UTC)."""
     ended_as: Ending | None = None

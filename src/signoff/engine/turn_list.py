@@ -175,7 +175,6 @@ def _state(status: WorkflowExecutionStatus | None, shown: str) -> str:
 
 
 def _in_state(state: str) -> str:
-    """`state` is a plain name."""
     # `!=` does not match rows without the attribute, so query for `NULL`.
     match state:
         case "running":

@@ -269,7 +269,6 @@ def _wall(moment: _Moment, zone: tzinfo) -> datetime:
 
 
 def _join(found: Iterable[Span]) -> tuple[Span, ...]:
-    """Join times that overlap or touch."""
     joined: list[Span] = []
     for since, until in sorted(found):
         if joined and since <= joined[-1][1]:

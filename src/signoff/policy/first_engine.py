@@ -165,7 +165,6 @@ def typed_environment(variables: Mapping[str, DataShape]) -> cel.Env:
 
 
 def _message(file: descriptor_pb2.FileDescriptorProto, shape: DataShape, numbers: Iterator[int]) -> str:
-    """Return the message's full name with a leading point."""
     message = file.message_type.add(name=f"Object{next(numbers)}")
     # Fields have JSON names even if they are unused, and those of `a_b` and `aB` would collide.
     message.options.deprecated_legacy_json_field_conflicts = True

@@ -229,7 +229,6 @@ def _includes(holder: Any, item: Any) -> bool:
 
 
 def _change_letters(change: Callable[[str], str]) -> Callable[..., Any]:
-    """Change ASCII letters, and no others."""
 
     def call(text: Any) -> Any:
         if kind_of(text) != "string":

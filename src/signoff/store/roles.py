@@ -215,7 +215,8 @@ _GATEWAY: Final = {
     BLOBS: _ADD,
     BLOB_SESSIONS: _KEEP,
     COMPLETIONS: NOTHING,
-    QUESTIONS: Rights(select=True, update=_END, changed=_NOT_ENDED),
+    # Workers move no deadline.
+    QUESTIONS: Rights(select=True, update=_END | _only(QUESTIONS, "asked_at", "last_at"), changed=_NOT_ENDED),
     QUESTION_READERS: _ADD,
     TICKETS: _READ,
     USES: _READ,

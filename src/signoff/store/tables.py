@@ -141,6 +141,7 @@ QUESTIONS: Final = Table(
     Column("body", Text, nullable=False),
     Column("opened_at", BigInteger, nullable=False),
     Column("last_at", BigInteger, nullable=False),
+    Column("asked_at", BigInteger, nullable=True),
     Column("ended_at", BigInteger, nullable=True),
     Column("ended_as", String(16), nullable=True),
     Column("settled_at", BigInteger, nullable=True),
@@ -166,10 +167,12 @@ QUESTIONS: Final = Table(
 )
 """Questions for approvers.
 
-`body` is a `Question` as JSON. `last_at` is the latest time of its deadline.
+`body` is a `Question` as JSON. `last_at` is the latest time of its deadline, and `asked_at` that of the approver's
+question that moved it.
 
-Rows are never changed, except for the end, which is set once, and `settled_at`. That is the time at which an answer
-settled the question or a newer revision replaced it. It is used only to count and list waiting requests.
+Rows are never changed, except for the question and the end, which are set once, and `settled_at`. That is the time at
+which an answer settled the question or a newer revision replaced it. It is used only to count and list waiting
+requests.
 """
 
 QUESTION_READERS: Final = Table(
@@ -192,8 +195,8 @@ QUESTION_READERS: Final = Table(
 """The approver entries that a question may ever concern, and `user:` of everyone who answered it.
 
 Lists use them to find a reader's questions. They give no permission to read a question. `tenant` and `last_at` repeat
-the question's. A trigger of the store repeats `ended_at`, or else `settled_at`, as `over_at`: workers may only insert
-these rows.
+the question's. A trigger of the store repeats `last_at`, and `ended_at`, or else `settled_at`, as `over_at`: workers
+may only insert these rows.
 """
 
 PAST_REQUESTS: Final = Table(
@@ -242,6 +245,12 @@ TRIGGERS: Final[Mapping[str, tuple[str, ...]]] = {
             ON CONFLICT (approval) DO UPDATE SET due_at = excluded.due_at;
         END
         """,
+        """
+        CREATE TRIGGER questions_put_off AFTER UPDATE OF last_at ON questions BEGIN
+            UPDATE question_readers SET last_at = NEW.last_at
+            WHERE approval = NEW.approval AND revision = NEW.revision;
+        END
+        """,
         f"""
         CREATE TRIGGER questions_asked AFTER INSERT ON questions BEGIN
             INSERT INTO unindexed_requests (approval, due_at)
@@ -269,14 +278,15 @@ TRIGGERS: Final[Mapping[str, tuple[str, ...]]] = {
         LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
         BEGIN
             EXECUTE format(
-                'UPDATE %I.question_readers SET over_at = $1 WHERE approval = $2 AND revision = $3', TG_TABLE_SCHEMA
-            ) USING coalesce(NEW.ended_at, NEW.settled_at), NEW.approval, NEW.revision;
+                'UPDATE %I.question_readers SET over_at = $1, last_at = $2 WHERE approval = $3 AND revision = $4',
+                TG_TABLE_SCHEMA
+            ) USING coalesce(NEW.ended_at, NEW.settled_at), NEW.last_at, NEW.approval, NEW.revision;
             RETURN NULL;
         END
         $body$
         """,
         """
-        CREATE TRIGGER questions_over AFTER UPDATE OF ended_at, settled_at ON questions
+        CREATE TRIGGER questions_over AFTER UPDATE OF ended_at, settled_at, last_at ON questions
         FOR EACH ROW EXECUTE FUNCTION signoff_mark_readers()
         """,
         f"""

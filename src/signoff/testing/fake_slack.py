@@ -112,11 +112,15 @@ class FakeSlack(Vendor):
         """Approve by the button, or deny by the window that the other button opens."""
         if verdict == "approved":
             return self.press_request(card, identity, "signoff.approve")
+        return self.submit(card, identity, "signoff.deny", reason)
+
+    def submit(self, card: VendorCard, identity: str, window: str, words: str) -> InboundRequest:
+        """Write into the field of a window that a button has opened."""
         view = {
             "id": f"V{next(self._numbers)}",
-            "callback_id": "signoff.deny",
+            "callback_id": window,
             "private_metadata": json.dumps({"token": card.token, "channel": _conversation(identity)}),
-            "state": {"values": {"signoff.reason": {"signoff.reason": {"type": "plain_text_input", "value": reason}}}},
+            "state": {"values": {"signoff.reason": {"signoff.reason": {"type": "plain_text_input", "value": words}}}},
         }
         return self.interaction({"type": "view_submission", **_people(identity), "view": view})
 

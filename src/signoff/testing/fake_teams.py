@@ -253,7 +253,8 @@ class FakeTeams(Vendor):
         message = self.message_of(card)
         sent = next(each for each in self.posted if each["id"] == message.id)
         buttons = [each for each in _actions(_content(sent)) if each["type"] == "Action.Execute"]
-        button = {each["data"]["signoff"]["verdict"]: each for each in buttons}.get(verdict) or _unsent(card, verdict)
+        by_verdict = {each["data"]["signoff"].get("verdict"): each for each in buttons}
+        button = by_verdict.get(verdict) or _unsent(card, verdict)
         data = {**button["data"], "reason": reason} if verdict == "denied" else button["data"]
         action = {"type": "Action.Execute", "title": button["title"], "verb": button["verb"], "data": data}
         return self.activity(

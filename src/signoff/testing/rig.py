@@ -102,6 +102,7 @@ class ChannelRig:
             taken=TakenRequests(store),
             notices=self.notices,
             may_read=lambda person, request: True,
+            may_ask=lambda request: not question_problem(request, request.messages, "?"),
         )
         channels = {channel.name: channel}
         self.dispatcher = Dispatcher(self.events, channels, RoutingRules(), deps)

@@ -2,29 +2,35 @@ import asyncio
 import dataclasses
 import uuid
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx2
 import pytest
 from call_rig import CallRig, approval_of
 from gateway_login import bearer, locked_rig, token_of
-from gateway_rig import PASSWORD, SIGNER, GatewayRig, gateway_rig, react, turn_of
+from gateway_rig import MONEY, PASSWORD, PEOPLE, SIGNER, GatewayRig, gateway_rig, react, turn_of
 from polling import pauses
 from some import some
 from temporalio.client import Client
-from turn_fixtures import running_turns
+from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns
 
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.receipt import Receipt
+from signoff.contracts.turn import TurnView
 from signoff.engine.turn_client import TurnClient
 from signoff.gateway.approvals.question_repeater import QuestionRepeater
 from signoff.gateway.approvals.question_service import QuestionService
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.registry.catalog import Catalog
+from signoff.store.questions.questions import Questions, put_off_deadline
 from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel
 
+SPAN = 10.0
+"""Seconds until the deadline of a hurried call."""
 SAID = "It is <b>due</b>, with 0 tools and correct horse."
 
 
@@ -85,6 +91,51 @@ async def test_agent_answers_an_approver_and_the_approval_names_the_thread(rig: 
     assert [each.facts["by"] for each in entries] == ["approver", "agent"]
     assert "Why this amount?" not in str([each.facts for each in entries])
     await rig.turns.replays(turn_of(approval))
+
+
+def hurried(ledger: Ledger) -> Catalog:
+    tool = pay_tool(ledger, ApprovalPolicy(timeout=SPAN), input_schema=MONEY)
+    return catalog_of([tool], people=PEOPLE)
+
+
+def due_at(view: TurnView) -> datetime | None:
+    return some(view.calls[0].approval).expires_at
+
+
+async def test_question_near_the_deadline_leaves_time_for_the_decision(client: Client, store: Store) -> None:
+    queue = f"hurried-{uuid.uuid4().hex[:12]}"
+    async with gateway_rig(client, store, queue, catalog_of_ledger=hurried) as rig:
+        answered, unanswered = await asyncio.gather(rig.asked("pay"), rig.asked("pay"))
+        before = await rig.request(answered)
+        assert (await asyncio.gather(ask(rig, answered), ask(rig, unanswered)))[0].status_code == 200
+        request = await heard(rig, answered)
+        assert some(request.expires_at) == some(before.expires_at) + timedelta(seconds=SPAN)
+        await rig.turns.until(turn_of(answered), lambda view: due_at(view) == request.expires_at)
+        await asyncio.sleep((some(before.expires_at) - datetime.now(UTC)).total_seconds() + 0.5)
+        waiting = (await rig.http.get("/v1/approvals", params={"as": "ana"})).json()
+        assert {each["id"] for each in waiting["approvals"]} == {answered, unanswered}
+        assert (await approve(rig, request, thread=request.thread))["status"] == "accepted"
+        assert (await rig.turns.signoff.result(turn_of(answered))).calls[0].code == "ok"
+        assert (await rig.turns.signoff.result(turn_of(unanswered))).calls[0].code == "denied"
+        late = await rig.request(unanswered)
+        assert (late.state, some(late.decided_at) - some(late.opened_at)) == ("timed_out", timedelta(seconds=2 * SPAN))
+        await rig.turns.replays(turn_of(answered))
+        await rig.turns.replays(turn_of(unanswered))
+
+
+async def test_turn_that_heard_no_question_waits_until_the_moved_deadline(client: Client, store: Store) -> None:
+    queue = f"unheard-{uuid.uuid4().hex[:12]}"
+    async with gateway_rig(client, store, queue, catalog_of_ledger=hurried) as rig:
+        approval = await rig.asked("pay")
+        before = await rig.request(approval)
+        await Questions(store).run_locked(
+            approval, lambda connection, rows: put_off_deadline(connection, some(rows).latest, some(rows).now)
+        )
+        await asyncio.sleep((some(before.expires_at) - datetime.now(UTC)).total_seconds() + 0.5)
+        assert (await approve(rig, before))["status"] == "accepted"
+        assert (await rig.turns.signoff.result(turn_of(approval))).calls[0].code == "ok"
+        assert [each.kind for each in await rig.records(approval) if each.kind == "deadline"] == []
+        await rig.turns.replays(turn_of(approval))
 
 
 async def test_denial_needs_no_thread(rig: GatewayRig) -> None:

@@ -212,6 +212,24 @@ class TestTeams(ChannelSuite):
         assert (field["isRequired"], field["label"]) == (True, text("receipt.reason", "en"))
 
     @play_scenario
+    async def test_question_in_the_card_asks_the_agent_and_decides_nothing(self, rig: ChannelRig) -> None:
+        vendor = fake(rig)
+        request = await rig.ask()
+        card = rig.card(rig.bo)
+        words = text("ask.send", "en")
+        ask = next(each for each in (vendor.message_of(card).card or {})["actions"] if each["title"] == words)
+        press = vendor.press_activity(card, rig.bo, "approved")
+        press["value"]["action"]["data"] = {**ask["card"]["actions"][0]["data"], "question": " Ok, why? "}
+        await rig.receive(vendor.request(press))
+        asked = rig.request(request.id)
+        assert [(each.by, each.subject, each.text) for each in asked.messages] == [("approver", "bo", "Ok, why?")]
+        assert (asked.state, rig.decisions.answers) == ("pending", [])
+        for data in ({"question": " "}, {"question": 5}, {}):
+            press["value"]["action"]["data"] = {**ask["card"]["actions"][0]["data"], **data}
+            await rig.receive(vendor.request({**press, "id": f"empty {data}"}))
+        assert len(rig.request(request.id).messages) == 1
+
+    @play_scenario
     async def test_press_in_a_group_decides_nothing(self, rig: ChannelRig) -> None:
         vendor = fake(rig)
         request = await rig.ask()

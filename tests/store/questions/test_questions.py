@@ -13,9 +13,9 @@ from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.ids import read_code
 from signoff.formats.replace import replace
 from signoff.store.questions.answers import Answers
-from signoff.store.questions.questions import QuestionRefused, Questions
+from signoff.store.questions.questions import QuestionRefused, Questions, put_off_deadline
 from signoff.store.store import Store, open_store
-from signoff.store.tables import QUESTIONS
+from signoff.store.tables import QUESTION_READERS, QUESTIONS, millis_from_time
 
 
 async def test_same_question_is_the_same_row_while_open(store: Store) -> None:
@@ -34,6 +34,29 @@ async def test_same_question_is_the_same_row_while_open(store: Store) -> None:
     assert (rows.questions, rows.answers) == ((first,), ())
     assert timedelta(0) <= rows.now - first.opened_at < timedelta(minutes=1)
     assert await store.get_blob(first.definition) == canonical_json(DECLARED)
+
+
+async def test_question_near_a_deadline_moves_it_once_for_all_lists(store: Store) -> None:
+    first = await put(store)
+    opened = some(first.opened_at)
+
+    async def ask(minutes: float) -> list[float]:
+        asked_at = opened + timedelta(minutes=minutes)
+        await Questions(store).run_locked(
+            first.id, lambda connection, rows: put_off_deadline(connection, some(rows).latest, asked_at)
+        )
+        places = (select(QUESTIONS.c.last_at), select(QUESTION_READERS.c.last_at).distinct())
+        return [
+            (moment - millis_from_time(opened)) / 60_000
+            for place in places
+            for moment in await store.read(lambda connection, place=place: connection.scalars(place).all())
+        ]
+
+    assert await ask(44) == [60, 60]
+    assert some(await Questions(store).read(first.id)).latest.asked_at is None
+    assert await ask(59) == [74, 74]
+    assert await ask(73) == [74, 74]
+    assert some(await Questions(store).read(first.id)).latest == replace(first, asked_at=opened + timedelta(minutes=59))
 
 
 @pytest.mark.parametrize("how", ["answered", "ended", "other words", "other people"])

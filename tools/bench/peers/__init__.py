@@ -1,7 +1,7 @@
 """Signoff beside other ways to ask a person before an agent's tool runs, in one run: `python -m tools.bench.peers`.
 
 Each side does the same work: a model without network proposes a payment, the payment runs, and the model concludes.
-A payment of 420 waits for a person, one of 20 does not. Each side's own rule decides between the two.
+A payment of 420 waits for a person, one of 20 does not.
 
 - `signoff`: every gate, a store, a ticket for each run, an approver from the directory, a record and its proof.
 - `hand-written`: a workflow of Temporal alone, in the SDK's sandbox. It has none of these.

@@ -362,7 +362,7 @@ class AnswerHandler:
         return Outcome(result, reply, where, about=listed)
 
     async def _sender(self, channel: Channel, action: InboundAction, person: Person, when: MessageTime) -> AnswerSender:
-        if action.verdict is not None:
+        if action.verdict is not None or action.question:
             return AnswerSender(person.locale)
         requests = await open_requests(self._deliveries, channel, person, when)
         mail = action.form == "mail"
@@ -389,6 +389,8 @@ class AnswerHandler:
 def _read(action: InboundAction, sender: AnswerSender) -> ParsedAnswer:
     if action.verdict is not None:
         return ParsedAnswer(action.verdict, "", action.reason or action.text.strip())
+    if action.question:
+        return ParsedAnswer(None, question=action.question)
     if action.unclear:
         return ParsedAnswer(None, "", action.text, "empty" if action.unclear == "nothing" else "more")
     if action.form == "mail":

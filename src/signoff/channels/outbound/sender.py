@@ -55,6 +55,10 @@ _UNREAD_SECONDS: Final = 60.0
 _log = logging.getLogger(__name__)
 
 
+def _is_asked_elsewhere(request: ApprovalRequest) -> bool:
+    return False
+
+
 def _reads_nothing(person: Person, request: ApprovalRequest) -> bool:
     return False
 
@@ -83,6 +87,8 @@ class SenderDeps:
     """Finds the absences of a tenant. Without it, all people are present."""
     rooms: TeamRooms = field(default_factory=dict)
     """The rooms of teams, by approver entry."""
+    may_ask: Callable[[ApprovalRequest], bool] = field(default=_is_asked_elsewhere, repr=False)
+    """Returns whether approvers can ask the agent about a request."""
     taken: TakenRequests | None = field(default=None, repr=False)
     """The requests that people have taken in rooms."""
 
@@ -414,6 +420,7 @@ class ChannelSender:
             address=row.address,
             link=await self._deps.links(row),
             more=more,
+            asks=kind == "ask" and self._deps.may_ask(row.request),
         )
 
     async def _note_message(self, row: DeliveryRow, sent: SentCard, *, whole: bool) -> None:

@@ -26,8 +26,9 @@ APPROVE: Final = "signoff.approve"
 DENY: Final = "signoff.deny"
 OPEN: Final = "signoff.open"
 CHANGE: Final = "signoff.change"
+ASK: Final = "signoff.ask"
 REASON: Final = "signoff.reason"
-"""Action ids of buttons and of the dialog's field."""
+"""Action ids of buttons and of the dialogs' field."""
 ROOM_ACTS: Final[Mapping[str, RoomAct]] = {
     "signoff.take": "take",
     "signoff.release": "release",
@@ -50,6 +51,8 @@ def card_blocks(card: OutboundCard, formatter: Formatter, public_url: str) -> tu
         blocks.append(_section(first))
     blocks += [_section(each) for each in _paragraphs(words)]
     buttons = _decisions(card.token, words) if decides else []
+    if decides and card.asks:
+        buttons.append(_button(ASK, text("ask.send", formatter.language), value=card.token))
     if card.link:
         label = text("button.open", formatter.language)
         buttons.append(_button(OPEN, label, url=card.link))
@@ -109,20 +112,31 @@ def _view(blocks: list[Block], language: str) -> Block:
 
 def reason_view(token: str, where: dict[str, Any], language: str, *, required: bool) -> Block:
     """Return the dialog that asks for the reason of a denial. Slack returns `token` and `where` with the submission."""
+    label, words = text("button.why", language), text("button.deny", language)
+    return _field_view(DENY, {"token": token, **where}, language, label, words, required=required)
+
+
+def question_view(token: str, where: dict[str, Any], language: str) -> Block:
+    """Return the dialog for a question to the agent. Slack returns `token` and `where` with the submission."""
+    label, words = text("ask.title", language), text("ask.send", language)
+    return _field_view(ASK, {"token": token, **where}, language, label, words, required=True)
+
+
+def _field_view(name: str, data: dict[str, Any], language: str, label: str, words: str, *, required: bool) -> Block:
     element = {"type": "plain_text_input", "action_id": REASON, "multiline": True, "max_length": REASON_CHARS}
     return {
         "type": "modal",
-        "callback_id": DENY,
-        "private_metadata": json.dumps({"token": token, **where}),
-        "title": _plain(text("button.deny", language), TITLE_CHARS),
-        "submit": _plain(text("button.deny", language), TITLE_CHARS),
+        "callback_id": name,
+        "private_metadata": json.dumps(data),
+        "title": _plain(words, TITLE_CHARS),
+        "submit": _plain(words, TITLE_CHARS),
         "close": _plain(text("button.back", language), TITLE_CHARS),
         "blocks": [
             {
                 "type": "input",
                 "block_id": REASON,
                 "optional": not required,
-                "label": _plain(text("button.why", language), BUTTON_CHARS),
+                "label": _plain(label, BUTTON_CHARS),
                 "element": element,
             },
         ],

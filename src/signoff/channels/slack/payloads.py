@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 from signoff.channels.channel_errors import Malformed
 from signoff.channels.envelopes import InboundAction, InboundBatch, InboundRequest
 from signoff.channels.json_body import read_object
-from signoff.channels.slack.blocks import APPROVE, DENY, REASON, ROOM_ACTS
+from signoff.channels.slack.blocks import APPROVE, ASK, DENY, REASON, ROOM_ACTS
 from signoff.channels.vendor_time import time_from_seconds
 
 _ESCAPES: Final = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
@@ -136,10 +136,10 @@ def _parse_change(body: Mapping[str, Any], inner: Mapping[str, Any]) -> InboundB
 def _parse_press(payload: Mapping[str, Any], action: Any) -> InboundAction | None:
     """None for other buttons: the browser opens the links.
 
-    A press of Deny opens the dialog for a reason. A press in a dialog is in no channel, and is answered there.
+    A press of Deny or of the question opens a dialog. A press in a dialog is in no channel, and is answered there.
     """
     name = _text(action, "action_id") if isinstance(action, Mapping) else ""
-    if name not in (APPROVE, DENY, *ROOM_ACTS):
+    if name not in (APPROVE, DENY, ASK, *ROOM_ACTS):
         return None
     container, user, view = _map(payload, "container"), _map(payload, "user"), _text(_map(payload, "view"), "id")
     channel = _text(container, "channel_id") or _text(_map(payload, "channel"), "id")
@@ -148,16 +148,15 @@ def _parse_press(payload: Mapping[str, Any], action: Any) -> InboundAction | Non
     where = {"response_url": _text(payload, "response_url"), "channel": channel, "user": _text(user, "id")}
     where |= {"view": view} if view else {}
     room = ROOM_ACTS.get(name)
-    denies = name == DENY
-    if denies or room == "show":
-        where |= {"trigger_id": _text(payload, "trigger_id"), "token": token}
+    if name in (DENY, ASK) or room == "show":
+        where |= {"trigger_id": _text(payload, "trigger_id"), "token": token, "button": name}
     return InboundAction(
         # Slack gives a press no id. Build one from the person, the button and the time.
         key=":".join((_team(payload), channel, stamp, where["user"], _text(action, "action_ts"))),
         identity=_who(_team(payload), user.get("id")),
         token=token,
         # A denial counts only when its dialog is submitted. Until then the person may cancel.
-        verdict=None if denies or room else "approved",
+        verdict="approved" if name == APPROVE else None,
         room=room,
         where=where,
     )
@@ -165,16 +164,17 @@ def _parse_press(payload: Mapping[str, Any], action: Any) -> InboundAction | Non
 
 def _parse_submission(payload: Mapping[str, Any]) -> InboundBatch:
     view, user = _map(payload, "view"), _map(payload, "user")
-    if view.get("callback_id") != DENY:
+    name = view.get("callback_id")
+    if name not in (DENY, ASK):
         return InboundBatch()
     opened = read_object(_text(view, "private_metadata").encode())
-    reason_input = _map(_map(_map(_map(view, "state"), "values"), REASON), REASON)
+    field = _map(_map(_map(_map(view, "state"), "values"), REASON), REASON)
     action = InboundAction(
         key=":".join((_team(payload), _text(view, "id"), _text(user, "id"))),
         identity=_who(_team(payload), user.get("id")),
         token=_text(opened, "token")[:_TOKEN_CHARS],
-        verdict="denied",
-        reason=_unescape(_text(reason_input, "value")).strip(),
+        verdict="denied" if name == DENY else None,
+        **{"reason" if name == DENY else "question": _unescape(_text(field, "value")).strip()},
         where={name: _text(opened, name) for name in ("channel", "view") if _text(opened, name)}
         | {"user": _text(user, "id")},
     )

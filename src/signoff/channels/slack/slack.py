@@ -7,6 +7,7 @@ With an `app_token`, the channel fetches them by Socket Mode instead, which need
 import json
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
@@ -31,11 +32,13 @@ from signoff.channels.envelopes import (
 from signoff.channels.json_body import read_object
 from signoff.channels.signature_check import HmacSignature
 from signoff.channels.slack.blocks import (
+    ASK,
     LIMITS,
     card_blocks,
     card_view,
     closed_blocks,
     escape,
+    question_view,
     reason_view,
     room_blocks,
     words_view,
@@ -126,7 +129,7 @@ class Slack(Channel):
         return SentCard(vendor_id=f"{answer.get('channel')}:{answer.get('ts')}")
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
-        """A press of Deny opens a dialog for the reason, which Slack allows within 3 seconds.
+        """A press of Deny or of the question opens a dialog, which Slack allows within 3 seconds.
 
         A press in a channel to see a card opens the card in a dialog, which only that person sees.
         """
@@ -262,7 +265,10 @@ class Slack(Channel):
             view = card_view(reply.card, self.formatter(reply.card.person), self.context.public_url)
         else:
             opened_for = {name: where[name] for name in ("channel", "view") if where.get(name)}
-            view = reason_view(str(where["token"]), opened_for, reply.language, required=reply.reason_required)
+            token, language = str(where["token"]), reply.language
+            asks = where.get("button") == ASK
+            denies = partial(reason_view, required=reply.reason_required)
+            view = (question_view if asks else denies)(token, opened_for, language)
         # Above a dialog, Slack only allows another one on top of it.
         method = "views.push" if where.get("view") else "views.open"
         try:

@@ -164,7 +164,6 @@ async def _full(client: Client, view: SessionView, turn: SessionTurnView) -> Tur
 
 
 def _lines() -> Iterator[str]:
-    """Leave out empty lines."""
     while True:
         if sys.stdin.isatty():
             typer.echo("> ", nl=False, err=True)

@@ -221,7 +221,6 @@ async def _is_over(client: Client, turn: TurnKey) -> bool:
 
 
 def _retirements(gone: Sequence[RetiredStream], before: datetime) -> list[AuditEntry]:
-    """Return one act for each tenant with retired turns."""
     counts = Counter(each.turn.tenant for each in gone)
     when, who = before.isoformat(), account()
     return [

@@ -258,7 +258,6 @@ def _declared_servers(source: str) -> Mapping[str, ToolServer]:
 
 
 async def _mcp_servers(settings: Settings, declared: Mapping[str, ToolServer]) -> str:
-    """Compare each server's tools with the imported ones."""
     servers = tool_servers(declared, provider_of_secrets(settings))
     try:
         problems = await servers.problems() if servers is not None else []

@@ -52,7 +52,6 @@ def insight_lines(found: Insights, now: datetime) -> list[RenderableType]:
 
 
 def _days(days: Sequence[DayFigures], formatter: Formatter) -> Iterator[RenderableType]:
-    """Leave out days without requests."""
     counts = {each.day: (each.approved, each.denied, each.unanswered) for each in days}
     most = max(map(sum, counts.values()), default=0)
     if not most:

@@ -26,7 +26,7 @@ from signoff.people.eligibility import approver_spec_of, resolve_eligibility
 from signoff.registry.catalog import Catalog
 from signoff.registry.tool_result import render_value
 from signoff.store.questions.approval_rows import ApprovalRows
-from signoff.store.questions.questions import Questions
+from signoff.store.questions.questions import Questions, put_off_deadline
 from signoff.store.questions.request_lists import RequestLists
 from signoff.store.questions.request_messages import UnansweredMessage, add_message, read_messages
 from signoff.store.request_reader import ProvedQuestion
@@ -147,6 +147,7 @@ class QuestionService:
         if problem is not None:
             return problem
         number = add_message(connection, request.id, message)
+        put_off_deadline(connection, rows.latest, rows.now)
         entry_writer([message_entry(rows.latest, number, message, self._deps.clock())])(connection)
         return Receipt(status="accepted", approval_id=request.id, state=request.state)
 

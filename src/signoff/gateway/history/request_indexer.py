@@ -62,7 +62,6 @@ class RequestIndexer:
         return len(due)
 
     async def _load(self, approval: str) -> LoadedRequest | None:
-        """Return `None` for a removed or unproved request."""
         try:
             return await self._deps.requests.load(approval)
         except NotFound:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
+from signoff.approvals.request_thread import question_problem
 from signoff.audit.event_sources import EventSources
 from signoff.audit.log import AuditLog
 from signoff.channels.asked_revision import AskedRevision
@@ -30,7 +31,7 @@ from signoff.gateway.absence_service import list_absences
 from signoff.gateway.approvals.approval_links import LINK_KEY, ApprovalLink, make_link
 from signoff.gateway.approvals.decision_service import DecisionService
 from signoff.gateway.approvals.question_repeater import QuestionRepeater
-from signoff.gateway.approvals.question_service import QuestionService
+from signoff.gateway.approvals.question_service import QuestionService, is_external
 from signoff.gateway.audit_writer import record
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.read_access import may_read, of_request
@@ -168,6 +169,9 @@ def _dispatcher(deps: GatewayDeps, channels: Mapping[str, Channel], rules: Routi
         tool = deps.catalog.find_definition(question.tool, question.definition)
         return {} if tool is None else tool.tell
 
+    def may_ask(request: ApprovalRequest) -> bool:
+        return not is_external(deps.catalog, request.actor) and not question_problem(request, request.messages, "?")
+
     notices = Notices(deps.store, deps.limits)
     sender_deps = SenderDeps(
         deliveries=DeliveryQueue(deps.store, deps.limits),
@@ -182,6 +186,7 @@ def _dispatcher(deps: GatewayDeps, channels: Mapping[str, Channel], rules: Routi
         may_read=may_read_request,
         absences=partial(list_absences, deps),
         rooms=deps.catalog.channels.rooms,
+        may_ask=may_ask,
         taken=TakenRequests(deps.store),
     )
     planner_deps = PlannerDeps(

@@ -293,7 +293,6 @@ class PeerTasks:
 
 
 def _turns_of(key: TurnKey) -> list[TurnKey]:
-    """Return the turns that may answer a task's message."""
     numbers = range(1, MAX_TURNS_PER_MESSAGE + 1)
     return [TurnKey(key.tenant, key.session, turn_of(key.turn, number)) for number in numbers]
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from signoff.channels import Contact, InboundAction, InboundBatch, Malformed, RoomAct, Verdict, time_from_iso
 from signoff.formats.replace import replace
-from signoff.plugins.teams.cards import OURS, REASON, VERB
+from signoff.plugins.teams.cards import OURS, QUESTION, REASON, VERB
 from signoff.plugins.teams.message_text import HTML_CHARS, read_html
 
 CHANNEL: Final = "msteams"
@@ -119,7 +119,8 @@ def _press(activity: Mapping[str, Any], identity: str, action: Mapping[str, Any]
 def _pressed(activity: Mapping[str, Any], identity: str, data: Mapping[str, Any]) -> InboundAction | None:
     ours = _map(data, OURS)
     token, verdict = _text(ours, "token"), _VERDICTS.get(_text(ours, "verdict"))
-    if verdict is None or not _TOKEN.match(token):
+    question = _text(data, QUESTION).strip() if ours.get("asks") else ""
+    if (verdict is None and not question) or not _TOKEN.match(token):
         return None
     return InboundAction(
         # Each press is another activity, even of the same button.
@@ -128,6 +129,7 @@ def _pressed(activity: Mapping[str, Any], identity: str, data: Mapping[str, Any]
         token=token,
         verdict=verdict,
         reason=_text(data, REASON).strip() if verdict == "denied" else "",
+        question=question if verdict is None else "",
         said_at=time_from_iso(activity.get("timestamp")),
         where=_where(activity),
     )

@@ -33,6 +33,8 @@ OURS: Final = "signoff"
 """The key of our own data in an action's data. People's input is next to it."""
 REASON: Final = "reason"
 """The id of the input for a denial's reason."""
+QUESTION: Final = "question"
+"""The id of the input for a question to the agent."""
 _WHOLE: Final = (12_000, 8_000, 5_000, 3_000)
 """Characters of the card's text, at most: each has at most four bytes, so the last fits."""
 # Teams shows `{{DATE(2030-01-01T00:00:00Z)}}` as a date: an approver would read another value than the tool gets.
@@ -108,6 +110,8 @@ def _actions(card: OutboundCard, words: CardWords, formatter: Formatter, public_
         actions.append(_decide(words.approve, card.token, "approved", "positive"))
     if decides:
         actions.append(_deny(card, words, formatter))
+    if decides and card.asks:
+        actions.append(_ask(card.token, formatter))
     if card.link:
         actions.append(_open(card.link, formatter))
     if decides and card.request.edit != "off":
@@ -120,17 +124,27 @@ def _deny(card: OutboundCard, words: CardWords, formatter: Formatter) -> Part:
     """Opens a part of the card with the reason. A part's input is not sent with the approval."""
     required = card.request.require_reason
     label = formatter.text("receipt.reason" if required else "button.why")
-    asked: Part = {
+    part = _content([_input(REASON, label, required)], [_decide(words.deny, card.token, "denied", "destructive")])
+    return {"type": "Action.ShowCard", "title": words.deny, "style": "destructive", "card": part}
+
+
+def _ask(token: str, formatter: Formatter) -> Part:
+    words = formatter.text("ask.send")
+    field = _input(QUESTION, formatter.text("ask.title"), required=True)
+    part = _content([field], [_execute(words, {"token": token, "asks": "agent"})])
+    return {"type": "Action.ShowCard", "title": words, "card": part}
+
+
+def _input(name: str, label: str, required: bool) -> Part:
+    return {
         "type": "Input.Text",
-        "id": REASON,
+        "id": name,
         "label": label,
         "isMultiline": True,
         "maxLength": REASON_CHARS,
         "isRequired": required,
         "errorMessage": label,
     }
-    part = _content([asked], [_decide(words.deny, card.token, "denied", "destructive")])
-    return {"type": "Action.ShowCard", "title": words.deny, "style": "destructive", "card": part}
 
 
 def _decide(title: str, token: str, verdict: Verdict, style: str) -> Part:

@@ -239,7 +239,6 @@ _UNTRIED: Final = (DELIVERIES.c.state == "planned", DELIVERIES.c.tried_at.is_(No
 
 
 def _others(token: str) -> tuple[ColumnElement[bool], ...]:
-    """Match the same notice on the person's other channels."""
     one = DELIVERIES.alias()
     same = [
         DELIVERIES.c[name] == select(one.c[name]).where(one.c.token == token).scalar_subquery()

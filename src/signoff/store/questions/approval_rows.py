@@ -25,6 +25,7 @@ _COUNTS: Final = select(
         select(func.count(column)).where(table.c.approval == bindparam("of")).scalar_subquery()
         for table, column in (
             (QUESTIONS, QUESTIONS.c.revision),
+            (QUESTIONS, QUESTIONS.c.asked_at),
             (QUESTIONS, QUESTIONS.c.ended_at),
             (ANSWERS, ANSWERS.c.number),
             (ANSWERS, ANSWERS.c.voided_at),
@@ -69,17 +70,19 @@ class ApprovalRows:
 
     @property
     def counts(self) -> "RowCounts":
+        asked = sum(each.asked_at is not None for each in self.questions)
         ended = sum(each.ended_at is not None for each in self.questions)
-        return RowCounts(len(self.questions), ended, len(self.answers), sum(each.void for each in self.answers))
+        return RowCounts(len(self.questions), asked, ended, len(self.answers), sum(each.void for each in self.answers))
 
 
 class RowCounts(NamedTuple):
     """Counts of an approval's rows.
 
-    A row changes only once, when it ends, so equal counts mean equal rows.
+    A row changes only when a question moves its deadline and when it ends, each once, so equal counts mean equal rows.
     """
 
     questions: int
+    asked: int
     ended: int
     answers: int
     void: int
@@ -113,6 +116,8 @@ def read_rows_anew(connection: Connection, approval: str, before: ApprovalRows |
 
 def question_from_row(row: Row[Any]) -> Question:
     question = Question.model_validate_json(row.body)
+    if row.asked_at is not None:
+        question = replace(question, asked_at=time_from_millis(row.asked_at))
     if row.ended_at is None:
         return question
     return replace(question, ended_at=time_from_millis(row.ended_at), ended_as=row.ended_as)

@@ -35,7 +35,14 @@ from signoff.store.questions.approval_rows import (
 )
 from signoff.store.questions.question_readers import add_readers, entries_of
 from signoff.store.store import Also, Store
-from signoff.store.tables import ANSWERS, QUESTIONS, REQUEST_MESSAGES, StoreClock, time_from_millis
+from signoff.store.tables import (
+    ANSWERS,
+    QUESTIONS,
+    REQUEST_MESSAGES,
+    StoreClock,
+    millis_from_time,
+    time_from_millis,
+)
 from signoff.store.tickets import number_of_key
 
 T = TypeVar("T")
@@ -48,6 +55,11 @@ _END: Final = (
         QUESTIONS.c.ended_at.is_(None),
     )
     .values(ended_at=StoreClock(), ended_as=bindparam("how"))
+)
+_PUT_OFF: Final = update(QUESTIONS).where(
+    QUESTIONS.c.approval == bindparam("of"),
+    QUESTIONS.c.revision == bindparam("number"),
+    QUESTIONS.c.asked_at.is_(None),
 )
 _OPEN_OF_TURN: Final = (
     select(QUESTIONS.c.approval, QUESTIONS.c.revision)
@@ -289,6 +301,16 @@ def end_question(connection: Connection, approval: str, revision: int, ending: E
     return connection.execute(_END, {"of": approval, "number": revision, "how": ending}).rowcount == 1
 
 
+def put_off_deadline(connection: Connection, question: Question, asked_at: datetime) -> None:
+    """Move a deadline that is near at an approver's question, once. Call under the approval's lock."""
+    if question.asked_at is not None:
+        return
+    before, after = (last_moment(request_of(replace(question, asked_at=at))) for at in (None, asked_at))
+    if before is not None and after is not None and after > before:
+        values = {"asked_at": millis_from_time(asked_at), "last_at": millis_from_time(after)}
+        connection.execute(_PUT_OFF, {"of": question.id, "number": question.revision, **values})
+
+
 def settle_question(connection: Connection, approval: str, revision: int) -> None:
     """Stop counting this revision and earlier ones among waiting requests."""
     note_change(connection)
@@ -396,9 +418,10 @@ def _values(question: Question, now: int) -> dict[str, Any]:
         "session": question.session,
         "turn": question.turn,
         "code": question.code,
-        "body": question.model_dump_json(exclude={"ended_at", "ended_as"}),
+        "body": question.model_dump_json(exclude={"asked_at", "ended_at", "ended_as"}),
         "opened_at": now,
         "last_at": now if last is None else now + (last - time_from_millis(now)) // timedelta(milliseconds=1),
+        "asked_at": None,
         "ended_at": None,
         "ended_as": None,
         "settled_at": None,

@@ -153,7 +153,6 @@ def _warnings(site: Site, visitor: Visitor, found: Insights) -> list[str]:
 
 
 def _tool_titles(site: Site) -> dict[str, str]:
-    """Leaves out titles of several tools."""
     titles = {tool.name: tool.title for tool in site.deps.catalog.every_tool if tool.title}
     found = Counter(titles.values())
     return {name: title for name, title in titles.items() if found[title] == 1}

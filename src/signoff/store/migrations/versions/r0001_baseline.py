@@ -24,6 +24,12 @@ _TRIGGERS = {
             ON CONFLICT (approval) DO UPDATE SET due_at = excluded.due_at;
         END
         """,
+        """
+        CREATE TRIGGER questions_put_off AFTER UPDATE OF last_at ON questions BEGIN
+            UPDATE question_readers SET last_at = NEW.last_at
+            WHERE approval = NEW.approval AND revision = NEW.revision;
+        END
+        """,
         f"""
         CREATE TRIGGER questions_asked AFTER INSERT ON questions BEGIN
             INSERT INTO unindexed_requests (approval, due_at)
@@ -50,14 +56,15 @@ _TRIGGERS = {
         LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
         BEGIN
             EXECUTE format(
-                'UPDATE %I.question_readers SET over_at = $1 WHERE approval = $2 AND revision = $3', TG_TABLE_SCHEMA
-            ) USING coalesce(NEW.ended_at, NEW.settled_at), NEW.approval, NEW.revision;
+                'UPDATE %I.question_readers SET over_at = $1, last_at = $2 WHERE approval = $3 AND revision = $4',
+                TG_TABLE_SCHEMA
+            ) USING coalesce(NEW.ended_at, NEW.settled_at), NEW.last_at, NEW.approval, NEW.revision;
             RETURN NULL;
         END
         $body$
         """,
         """
-        CREATE TRIGGER questions_over AFTER UPDATE OF ended_at, settled_at ON questions
+        CREATE TRIGGER questions_over AFTER UPDATE OF ended_at, settled_at, last_at ON questions
         FOR EACH ROW EXECUTE FUNCTION signoff_mark_readers()
         """,
         f"""
@@ -520,6 +527,7 @@ def upgrade() -> None:
         sa.Column("body", sa.Text(), nullable=False),
         sa.Column("opened_at", sa.BigInteger(), nullable=False),
         sa.Column("last_at", sa.BigInteger(), nullable=False),
+        sa.Column("asked_at", sa.BigInteger(), nullable=True),
         sa.Column("ended_at", sa.BigInteger(), nullable=True),
         sa.Column("ended_as", sa.String(length=16), nullable=True),
         sa.Column("settled_at", sa.BigInteger(), nullable=True),
