@@ -79,6 +79,8 @@ def test_revision_that_ends_at_once_closes_the_one_shown() -> None:
     ({"assignments": (HANDED_ON,)}, {"assignments": (HANDED_ON,)}, []),
     ({}, {"extended": True}, ["escalated"]),
     ({"escalated": True}, {"escalated": True}, []),
+    ({}, {"asked_at": NOW}, ["put_off"]),
+    ({"asked_at": NOW}, {"asked_at": NOW}, []),
     ({"escalated": True}, {"escalated": True, "extended": True}, ["escalated"]),
     ({}, {"reminded": 1, "escalated": True}, ["reminded", "escalated"]),
     ({}, {"reminded": 1, "escalated": True, "revision": 2}, ["closed", "opened"]),

@@ -175,6 +175,18 @@ class TestSlackRooms(RoomSuite):
         assert vendor.refused == []
 
     @play_scenario
+    async def test_question_in_the_dialog_is_written_on_top_of_it(self, rig: ChannelRig) -> None:
+        vendor = fake(rig)
+        rig.open_room()
+        request = await rig.ask(personal=False)
+        await rig.receive(vendor.press_room(vendor.room_cards()[0], rig.bo, "show"))
+        await rig.receive(vendor.press_view(rig.bo, "signoff.ask"))
+        assert [view["callback_id"] for view in vendor.windows] == ["signoff.open", "signoff.ask"]
+        await rig.receive(vendor.submit_view(rig.bo, "Why?"))
+        assert [each.text for each in rig.request(request.id).messages] == ["Why?"]
+        assert (rig.request(request.id).state, vendor.refused) == ("pending", [])
+
+    @play_scenario
     async def test_dialog_of_another_person_decides_only_for_its_presser(self, rig: ChannelRig) -> None:
         """A forged or copied button value counts as its presser's answer."""
         vendor = fake(rig)

@@ -304,6 +304,17 @@ async def test_reminder_counts_once_and_carries_the_present_request(store: Store
     assert (await read(deliveries, row.token)).request == replace(later, reminded=2)
 
 
+async def test_card_has_the_deadline_that_a_question_moved_whatever_comes_later(store: Store) -> None:
+    deliveries = DeliveryQueue(store)
+    row = await out(deliveries)
+    first, moved = (a_request(expires_at=datetime(2030, 1, 1, 0, minute, tzinfo=UTC)) for minute in (0, 15))
+    assert await deliveries.renew(moved) == 1
+    assert await deliveries.renew(first) == 0
+    await deliveries.remind(replace(first, reminded=1))
+    now = (await read(deliveries, row.token)).request
+    assert (now.reminded, now.expires_at) == (1, moved.expires_at)
+
+
 async def test_failed_reminder_leaves_its_card_sent(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     row = await out(deliveries)
@@ -460,6 +471,8 @@ async def test_claim_takes_the_rest_from_tenants_with_more(store: Store) -> None
 async def test_card_whose_claim_lapsed_waits_since_the_lapse(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card("bo"), a_card("cy")])
+    # The lapse must be later than the other card, also on a fast machine.
+    await asyncio.sleep(0.01)
     (first,) = await deliveries.claim_due(1, "slack")
     lapsed = update(DELIVERIES).where(DELIVERIES.c.token == first.token).values(claimed_until=StoreClock() - 1)
     await store.run(lambda connection: connection.execute(lapsed).close())

@@ -80,11 +80,17 @@ def question_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
     )
 
 
-def message_entry(question: Question, number: int, message: RequestMessage, at: datetime) -> AuditEntry:
-    """For an approver's question to the agent, or the agent's answer. Binds the text by hash."""
+def message_entry(
+    question: Question, number: int, message: RequestMessage, at: datetime, moved: datetime | None = None
+) -> AuditEntry:
+    """For an approver's question to the agent, or the agent's answer. Binds the text by hash.
+
+    `moved` is the deadline after a question that moved it.
+    """
     key = f"message/{question.id}/{number}"
     facts: dict[str, Any] = {"number": number, "revision": message.revision, "text": fingerprint(message.text)}
     facts |= {"by": message.by, "channel": message.channel}
+    facts |= {} if moved is None else {"expires_at": moved.isoformat()}
     subject = message.subject if message.by == "approver" else question.requester.user
     return _of_approval(question.id, "message", key, at, subject, tenant=question.tenant, **facts)
 

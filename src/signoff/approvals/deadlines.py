@@ -42,7 +42,8 @@ def put_off(request: _TimedT, asked_at: datetime | None) -> _TimedT:
     if asked_at is None or request.opened_at is None or request.on_timeout == "escalate":
         return request
     first = _after(request.opened_at, request.timeout)
-    gained = min(QUESTION_SECONDS - (first - asked_at).total_seconds(), request.timeout)
+    # A worker could insert a question with a time after its deadline.
+    gained = min(QUESTION_SECONDS - max((first - asked_at).total_seconds(), 0.0), request.timeout)
     return replace(request, expires_at=_after(first, gained)) if gained > 0 else request
 
 

@@ -10,7 +10,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.formats.replace import replace
 
-RequestEventKind: TypeAlias = Literal["opened", "reminded", "escalated", "assigned", "told", "closed"]
+RequestEventKind: TypeAlias = Literal["opened", "reminded", "escalated", "put_off", "assigned", "told", "closed"]
 """Events sent to people. Each revision has an `opened`, and a `closed` for any end state. `told`: by the agent."""
 
 
@@ -107,6 +107,8 @@ def events_between(
             events.append(RequestEvent(kind="reminded", request=after))
         if _escalations(after) > _escalations(before):
             events.append(RequestEvent(kind="escalated", request=after))
+        elif after.asked_at is not None and before.asked_at is None:
+            events.append(RequestEvent(kind="put_off", request=after))
         if len(after.assignments) > len(before.assignments):
             events.append(RequestEvent(kind="assigned", request=after))
         if answers_in(after.messages) > answers_in(before.messages):

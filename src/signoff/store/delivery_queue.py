@@ -621,12 +621,17 @@ def _newer(had: ApprovalRequest, update: ApprovalRequest, *, reminds: bool) -> A
     update = replace(update, messages=had.messages, thread=had.thread)
     if len(update.assignments) < len(had.assignments):
         update = replace(update, assignments=had.assignments)
-    further = update.escalated + update.extended - had.escalated - had.extended
+    # A question moves the deadline without another step.
+    step, had_step = _step(update), _step(had)
     if reminds and update.reminded > had.reminded:
-        return update if further >= 0 else replace(had, reminded=update.reminded, votes=update.votes)
-    if not reminds and further > 0:
+        return update if step >= had_step else replace(had, reminded=update.reminded, votes=update.votes)
+    if not reminds and step > had_step:
         return replace(update, reminded=had.reminded)
     return had
+
+
+def _step(request: ApprovalRequest) -> tuple[int, float]:
+    return request.escalated + request.extended, request.expires_at.timestamp() if request.expires_at else 0.0
 
 
 def _of(approval: str, revision: int) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

@@ -136,7 +136,7 @@ _WORKER: Final = {
     BLOB_SESSIONS: _KEEP,
     # Rows are locked before they are dropped. PostgreSQL requires the right to change a column for that.
     COMPLETIONS: Rights(select=True, insert=True, update=_only(COMPLETIONS, "kept_at"), delete=True),
-    QUESTIONS: Rights(select=True, insert=True, update=_END, changed=_NOT_ENDED),
+    QUESTIONS: Rights(select=True, insert=True, update=_END, added="asked_at IS NULL", changed=_NOT_ENDED),
     QUESTION_READERS: Rights(insert=True),
     # A done ticket stays done, so that nothing runs twice, unless its outcome is unknown.
     TICKETS: Rights(

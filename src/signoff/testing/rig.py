@@ -102,7 +102,7 @@ class ChannelRig:
             taken=TakenRequests(store),
             notices=self.notices,
             may_read=lambda person, request: True,
-            may_ask=lambda request: not question_problem(request, request.messages, "?"),
+            may_ask=self.decisions.may_ask,
         )
         channels = {channel.name: channel}
         self.dispatcher = Dispatcher(self.events, channels, RoutingRules(), deps)
@@ -393,6 +393,9 @@ class RecordingDecisions:
 
     async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
         return f"http://127.0.0.1:8300/requests/{request.id}"
+
+    def may_ask(self, request: ApprovalRequest) -> bool:
+        return question_problem(request, request.messages, "?") is None
 
     def _take(self, decision: Decision, author: Authority) -> Receipt:
         if decision.approval_id not in self._requests:

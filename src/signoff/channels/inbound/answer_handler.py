@@ -81,6 +81,10 @@ class DecisionPort(CodeLookup, Protocol):
         """Return the address of a page where the person can read the request, and decide it after a sign-in."""
         ...
 
+    def may_ask(self, request: ApprovalRequest) -> bool:
+        """Return whether approvers can ask the agent about a request."""
+        ...
+
 
 class AnswerHandler:
     """An approval in words waits `hold` seconds for later words of its author."""

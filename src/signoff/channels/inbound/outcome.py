@@ -85,7 +85,7 @@ class ReplyLimit:
         Button presses and decisions always get their reply. Raises `StoreUnavailable`.
         """
         result = outcome.result
-        is_press = action.verdict is not None or WINDOW in action.where
+        is_press = action.verdict is not None or bool(action.question) or WINDOW in action.where
         if outcome.reply is None or result is None or is_press or not _decides_nothing(result):
             return outcome
         words_hash = _fingerprint(action, outcome) if result.get("why") and action.text.strip() else ""

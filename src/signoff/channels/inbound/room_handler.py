@@ -27,6 +27,8 @@ class RoomRequests(CodeLookup, Protocol):
 
     async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str: ...
 
+    def may_ask(self, request: ApprovalRequest) -> bool: ...
+
 
 class RoomHandler:
     """Judges each person as for a decision. The refusal is the same for all others, known or not."""
@@ -94,7 +96,14 @@ class RoomHandler:
         request = replace(request, messages=mine.request.messages, thread=mine.request.thread)
         opened = formatter.text("card.open", link=link)
         if channel.views:
-            card = OutboundCard(token=mine.token, request=request, person=person, address=mine.address, link=link)
+            card = OutboundCard(
+                token=mine.token,
+                request=request,
+                person=person,
+                address=mine.address,
+                link=link,
+                asks=self._requests.may_ask(request),
+            )
             if not (request.card.whole and channel.draws_whole(card)):
                 await self._deliveries.add_to_handle(mine.token, PARTIAL, (action.key,))
             reply = ChannelReply(text=opened, language=formatter.language, card=card)

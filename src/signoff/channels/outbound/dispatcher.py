@@ -164,7 +164,7 @@ class Dispatcher:
             await cards.assign(request)
         if event.kind == "reminded":
             await cards.remind(request)
-        elif event.kind == "escalated":
+        elif event.kind == "escalated" or request.asked_at is not None:
             await cards.renew(request)
         # Check the end after planning: another dispatcher may already have ended the cards that it saw, and the new
         # ones would stay open.

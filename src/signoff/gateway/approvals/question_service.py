@@ -147,8 +147,8 @@ class QuestionService:
         if problem is not None:
             return problem
         number = add_message(connection, request.id, message)
-        put_off_deadline(connection, rows.latest, rows.now)
-        entry_writer([message_entry(rows.latest, number, message, self._deps.clock())])(connection)
+        moved = put_off_deadline(connection, rows.latest, rows.now)
+        entry_writer([message_entry(rows.latest, number, message, self._deps.clock(), moved)])(connection)
         return Receipt(status="accepted", approval_id=request.id, state=request.state)
 
 

@@ -246,7 +246,7 @@ async def _looks(site: Site, tenant: str, approvers: Sequence[str]) -> AsyncGene
         except SignoffError:
             return
         now = [
-            f"{card.id}/{card.revision}/{card.reminded}/{card.escalated}/{card.answered_by}/{_holding(card)}"
+            f"{card.id}/{card.revision}/{card.reminded}/{card.escalated}/{card.answered_by}/{card.expires_at}/{_holding(card)}"
             for card in cards
         ]
         if now != last:
@@ -415,9 +415,13 @@ def _list(
 
 def _version(cards: Sequence[WaitingCard]) -> str:
     return "-".join(
-        f"{card.code}{card.revision}{card.reminded}{card.escalated:d}{len(card.answered_by)}{_holding(card)}"
+        f"{card.code}{card.revision}{card.reminded}{card.escalated:d}{len(card.answered_by)}{_due(card)}{_holding(card)}"
         for card in cards
     )
+
+
+def _due(card: WaitingCard) -> str:
+    return f"{card.expires_at.timestamp():.0f}" if card.expires_at else ""
 
 
 def _holding(card: WaitingCard) -> str:

@@ -169,9 +169,6 @@ def _dispatcher(deps: GatewayDeps, channels: Mapping[str, Channel], rules: Routi
         tool = deps.catalog.find_definition(question.tool, question.definition)
         return {} if tool is None else tool.tell
 
-    def may_ask(request: ApprovalRequest) -> bool:
-        return not is_external(deps.catalog, request.actor) and not question_problem(request, request.messages, "?")
-
     notices = Notices(deps.store, deps.limits)
     sender_deps = SenderDeps(
         deliveries=DeliveryQueue(deps.store, deps.limits),
@@ -186,7 +183,7 @@ def _dispatcher(deps: GatewayDeps, channels: Mapping[str, Channel], rules: Routi
         may_read=may_read_request,
         absences=partial(list_absences, deps),
         rooms=deps.catalog.channels.rooms,
-        may_ask=may_ask,
+        may_ask=DecisionAdapter(deps).may_ask,
         taken=TakenRequests(deps.store),
     )
     planner_deps = PlannerDeps(
@@ -250,3 +247,7 @@ class DecisionAdapter:
     async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
         """The page requires a sign-in."""
         return f"{self._deps.settings.public_url}/approvals/{request.id}"
+
+    def may_ask(self, request: ApprovalRequest) -> bool:
+        problem = question_problem(request, request.messages, "?")
+        return problem is None and not is_external(self._deps.catalog, request.actor)

@@ -115,9 +115,8 @@ def read_rows_anew(connection: Connection, approval: str, before: ApprovalRows |
 
 
 def question_from_row(row: Row[Any]) -> Question:
-    question = Question.model_validate_json(row.body)
-    if row.asked_at is not None:
-        question = replace(question, asked_at=time_from_millis(row.asked_at))
+    asked_at = None if row.asked_at is None else time_from_millis(row.asked_at)
+    question = replace(Question.model_validate_json(row.body), asked_at=asked_at)
     if row.ended_at is None:
         return question
     return replace(question, ended_at=time_from_millis(row.ended_at), ended_as=row.ended_as)

@@ -60,6 +60,7 @@ _PUT_OFF: Final = update(QUESTIONS).where(
     QUESTIONS.c.approval == bindparam("of"),
     QUESTIONS.c.revision == bindparam("number"),
     QUESTIONS.c.asked_at.is_(None),
+    QUESTIONS.c.ended_at.is_(None),
 )
 _OPEN_OF_TURN: Final = (
     select(QUESTIONS.c.approval, QUESTIONS.c.revision)
@@ -98,7 +99,9 @@ _TOUCHED: Final = union(
     select(QUESTIONS.c.approval).where(QUESTIONS.c.ended_at >= bindparam("after")),
     select(ANSWERS.c.approval).where(ANSWERS.c.answered_at >= bindparam("after")),
     select(REQUEST_MESSAGES.c.approval).where(
-        REQUEST_MESSAGES.c.author == "agent", REQUEST_MESSAGES.c.written_at >= bindparam("after")
+        # Each author apart: the index is by author and time.
+        REQUEST_MESSAGES.c.author.in_(("agent", "approver")),
+        REQUEST_MESSAGES.c.written_at >= bindparam("after"),
     ),
 )
 _ANSWERED: Final = select(func.count()).where(ANSWERS.c.approval == QUESTIONS.c.approval).scalar_subquery()
@@ -301,14 +304,19 @@ def end_question(connection: Connection, approval: str, revision: int, ending: E
     return connection.execute(_END, {"of": approval, "number": revision, "how": ending}).rowcount == 1
 
 
-def put_off_deadline(connection: Connection, question: Question, asked_at: datetime) -> None:
-    """Move a deadline that is near at an approver's question, once. Call under the approval's lock."""
+def put_off_deadline(connection: Connection, question: Question, asked_at: datetime) -> datetime | None:
+    """Move a deadline that is near at an approver's question, once. Return the new one, or `None`.
+
+    Call under the approval's lock.
+    """
     if question.asked_at is not None:
-        return
+        return None
     before, after = (last_moment(request_of(replace(question, asked_at=at))) for at in (None, asked_at))
-    if before is not None and after is not None and after > before:
-        values = {"asked_at": millis_from_time(asked_at), "last_at": millis_from_time(after)}
-        connection.execute(_PUT_OFF, {"of": question.id, "number": question.revision, **values})
+    if before is None or after is None or after <= before:
+        return None
+    values = {"asked_at": millis_from_time(asked_at), "last_at": millis_from_time(after)}
+    connection.execute(_PUT_OFF, {"of": question.id, "number": question.revision, **values})
+    return after
 
 
 def settle_question(connection: Connection, approval: str, revision: int) -> None:
