@@ -93,7 +93,7 @@ _TRIGGERS = {
     "sqlite": "SELECT sql FROM sqlite_master WHERE type = 'trigger'",
     "postgresql": "SELECT pg_get_triggerdef(t.oid) || pg_get_functiondef(t.tgfoid) FROM pg_trigger t",
 }
-_NUMBER_OF_TRIGGERS = {"sqlite": 4, "postgresql": 2}
+_NUMBER_OF_TRIGGERS = {"sqlite": 5, "postgresql": 2}
 
 
 async def test_all_migration_steps_together_make_the_same_triggers(store_url: str) -> None:

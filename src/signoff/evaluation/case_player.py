@@ -310,7 +310,6 @@ def _part(call: RecordedCall) -> CallPart:
 
 
 def _messages(message: RecordedMessage) -> Iterable[Message]:
-    """After a message's calls, yield their answers."""
     if message.role == "user":
         yield Message(role="user", parts=(TextPart(text=Content(inline=message.text)),))
         return

@@ -624,7 +624,6 @@ def _json(body: bytes) -> dict[str, Any]:
 
 @cache
 def _signing_key(name: str) -> RSAKey:
-    """Creating a key takes 0.2 s."""
     return RSAKey.generate_key(2048, parameters={"kid": f"kid-{name}"})
 
 

@@ -124,7 +124,7 @@ class TestTeams(ChannelSuite):
         request = await rig.ask(args={"to": "**Bo** [a](https://x)"})
         card = vendor.message_of(rig.card(rig.bo))
         assert "**Bo** [a](https://x)" in card.text_shown
-        assert [each["title"] for each in (card.card or {})["actions"]] == ["Approve", "Deny", "Open"]
+        assert [each["title"] for each in (card.card or {})["actions"]] == ["Approve", "Deny", "Ask the agent", "Open"]
         await rig.decide_elsewhere(request)
         assert len([each for each in vendor.messages if each.conversation == conversation_of(rig.bo)]) == 1
         assert card.text_shown.startswith("Approved by Ana")
@@ -157,7 +157,7 @@ class TestTeams(ChannelSuite):
         assert body["type"] == MESSAGE_TYPE
         assert text("receipt.counted", "en", n=1, of=2) in body["value"]
         card = vendor.message_of(rig.card(rig.bo)).card or {}
-        assert [each["title"] for each in card["actions"]] == ["Approve", "Deny", "Open"]
+        assert [each["title"] for each in card["actions"]] == ["Approve", "Deny", "Ask the agent", "Open"]
 
     @play_scenario
     async def test_second_press_is_answered_and_changes_nothing(self, rig: ChannelRig) -> None:

@@ -37,6 +37,5 @@ def edited_request(request: ApprovalRequest, args: Mapping[str, Any], catalog: C
 
 
 def _on_card(request: ApprovalRequest) -> tuple[str, ...] | None:
-    """`None` for all, if the card omits none."""
     rows = request.card.rows
     return tuple(row.name for row in rows if row.name) if any(not row.name for row in rows) else None
