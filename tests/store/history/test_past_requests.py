@@ -160,9 +160,10 @@ async def test_seen_words_are_found_in_new_and_old_rows(
 
 
 async def test_long_time_without_requests_takes_few_queries(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past_requests, "COUNTED", 1)
+    monkeypatch.setattr(past_requests, "COUNTED", 2)
     monkeypatch.setattr(past_requests, "NEWEST", 1)
-    await put(store, past(1, "pay"), past(2, "other", at=AT + timedelta(days=2_400)))
+    later = AT + timedelta(days=2_400)
+    await put(store, past(1, "pay"), past(2, "pay", at=later), past(3, "other", at=later + timedelta(days=1)))
     counted: list[PastSearch] = []
     count = past_requests._count
 
@@ -171,8 +172,34 @@ async def test_long_time_without_requests_takes_few_queries(store: Store, monkey
         return count(connection, wanted, *more)
 
     monkeypatch.setattr(past_requests, "_count", count_part)
-    assert await found(store, "pay") == ["1"]
+    assert await found(store, "pay") == ["2", "1"]
     assert len(counted) <= 10
+
+
+async def test_many_old_rows_are_read_within_one_month(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past_requests, "COUNTED", 2)
+    monkeypatch.setattr(past_requests, "NEWEST", 1)
+    old = [*range(0, 40, 4), 70, 75, 80, 160, 165]
+    await put(store, *(past(day, at=AT + timedelta(days=day)) for day in old))
+    await put(store, *(past(day, "other", at=AT + timedelta(days=day)) for day in range(200, 1_000, 40)))
+    parts: list[int] = []
+    months_before = past_requests._months_before
+
+    def note_part(end: datetime, number: int) -> list[datetime]:
+        parts.append(number)
+        return months_before(end, number)
+
+    monkeypatch.setattr(past_requests, "_months_before", note_part)
+    for limit in (1, 2, 5, 100):
+        seen: list[str] = []
+        before = None
+        while rows := (await search(store, "pay", before=before, limit=limit)).rows:
+            seen += [row.body for row in rows]
+            before = rows[-1].number
+        assert seen == [str(day) for day in reversed(old)]
+    parts.clear()
+    await search(store, "pay", limit=1)
+    assert parts in ([], [1, 2, 4, 8, 16, *6 * [2], 1, 1])
 
 
 async def test_hostile_search_text_finds_only_its_words(store: Store) -> None:

@@ -41,7 +41,7 @@ from signoff.store.tables import (
 COUNTED: Final = 1_000
 """The largest count. Counting on would read every row of a frequent word."""
 NEWEST: Final = 5_000
-"""Rows that a search reads before it uses PostgreSQL's index of words."""
+"""Rows that a search reads before PostgreSQL's index of words."""
 SLOTS: Final = 4_096
 """Requests that may end in the same millisecond."""
 _PAST: Final = PAST_REQUESTS.c
@@ -80,7 +80,7 @@ class PastSearch:
 
     @property
     def never(self) -> bool:
-        """True if no row can match: an empty group is met by no word."""
+        """True if no row can match: no word meets an empty group."""
         return not all(self.groups)
 
 
@@ -159,12 +159,12 @@ def _find(connection: Connection, wanted: PastSearch, before: int | None, limit:
 
 
 def _find_by_month(connection: Connection, wanted: PastSearch, before: int | None, limit: int) -> list[FoundRow]:
-    """The index of PostgreSQL does not know the order of numbers: a search for many rows reads month after month.
+    """PostgreSQL's index does not know the order of numbers: a search for many rows reads month after month.
 
-    After each part without rows the next one is twice as long.
+    After a part without rows the next is twice as long. A long one with many rows is split.
     """
     found: list[FoundRow] = []
-    months = 1
+    months, growth = 1, 2
     newest, oldest = connection.execute(select(func.max(_PAST.number), func.min(_PAST.number))).one()
     newest = newest if before is None else min(newest, before)
     end = _month_after(time_from_millis(newest // SLOTS))
@@ -173,6 +173,10 @@ def _find_by_month(connection: Connection, wanted: PastSearch, before: int | Non
         start = starts[-1]
         part = PastSearch((*wanted.groups, [_month_mark(each) for each in starts]), wanted.since, wanted.until)
         count, left = _count(connection, part, COUNTED, before), limit - len(found)
+        if count == COUNTED and months > 1:
+            # Its rows may all be old ones: reading it from its end would pass all others.
+            months, growth = max(1, months // 8), 1
+            continue
         if 0 < count < COUNTED:
             found += _find(connection, part, before, left)
         elif count:
@@ -180,12 +184,12 @@ def _find_by_month(connection: Connection, wanted: PastSearch, before: int | Non
             dense = dense.where(_PAST.number < min(newest + (before is None), millis_from_time(end) * SLOTS))
             rows = connection.execute(dense.order_by(_PAST.number.desc()).limit(left))
             found += [FoundRow(*row) for row in rows]
-        end, months = start, months if count else 2 * months
+        end, months = start, months if count else growth * months
     return found
 
 
 def _months_before(end: datetime, number: int) -> list[datetime]:
-    """Return the starts of the last months before `end`, newest first."""
+    """Return the starts of months before `end`, newest first."""
     starts: list[datetime] = []
     for _ in range(number):
         end = _month_of(end - timedelta(days=1))
