@@ -91,7 +91,8 @@ async def read_record(deps: GatewayDeps, name: str, tenant: str, person: Person 
     """
     if not reads_record(deps, person):
         raise worded(Refused, Remark.of("reads_record", auditor=AUDITOR, operator=OPERATOR), code="not_allowed")
-    streams = [each for each in await AuditLog(deps.store).streams() if _of(each, tenant)]
+    # Pages link to the tenant's own stream before its first record.
+    streams = {admin_stream(tenant), *(each for each in await AuditLog(deps.store).streams() if _of(each, tenant))}
     verifier = deps.verifier()
     return await report_stream(deps.store, find_stream(streams, name), verifier)
 

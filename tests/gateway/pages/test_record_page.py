@@ -61,6 +61,13 @@ async def test_acts_outside_turns_have_their_own_page(rig: GatewayRig) -> None:
     assert (missing.status_code, "Nothing is recorded of" in words(missing.text)) == (404, True)
 
 
+async def test_page_of_acts_outside_turns_exists_before_the_first_act(rig: GatewayRig) -> None:
+    async with browser(rig) as page:
+        await page.get("/freeze")
+        empty = await page.get("/audit/admin%2Fmain")
+    assert (empty.status_code, "No entries yet" in words(empty.text)) == (200, True)
+
+
 async def test_changed_audit_entry_is_marked_on_the_page(rig: GatewayRig) -> None:
     turn, _ = await denied(rig, "no")
     change = text("UPDATE audit_records SET subject = 'mallory', at = 'long ago' WHERE stream = :stream AND seq = 2")
