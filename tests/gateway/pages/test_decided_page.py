@@ -45,17 +45,15 @@ async def test_recipient_is_marked_until_a_request_is_approved(rig: GatewayRig) 
     async with browser(rig) as page:
         await as_person(page, "approver")
         for approval in (first, second):
-            assert "Ana New to you: no approval that you can read" in words(
-                (await page.get(f"/approvals/{approval}")).text
-            )
+            assert "Ana New here: you see no earlier approval" in words((await page.get(f"/approvals/{approval}")).text)
         batch = words((await page.get("/batch", params={"pick": [first, second]})).text)
-        assert batch.count("New to you: no approval that you can read") == 2
+        assert batch.count("New here: you see no earlier approval") == 2
         await answered(page, first, verdict="approved")
         await settle(rig)
         for approval in (first, second):
             shown = words((await page.get(f"/approvals/{approval}")).text)
             assert "Payee Ana" in shown
-            assert "New to you" not in shown
+            assert "New here" not in shown
 
 
 async def test_last_day_ends_by_the_visitors_clock(rig: GatewayRig) -> None:

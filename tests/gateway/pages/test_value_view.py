@@ -166,7 +166,7 @@ def test_new_recipient_is_marked_and_at_the_top() -> None:
     keys, _ = key_rows(marked, request, ())
     assert [(row.name, row.new.partition(":")[0]) for row in keys] == [
         ("amount", ""),
-        ("to", "New to you"),
+        ("to", "New here"),
         ("note", ""),
     ]
 
@@ -176,8 +176,8 @@ def test_new_items_of_a_list_are_named_or_marked() -> None:
     drawn = value_rows(asked(args), args, ENGLISH)
     marked = mark_new(drawn, {"to.1": "Eve", "cc.1": "y" * 80}, args, ENGLISH)
     found = {row.name: row.new for row in marked if isinstance(row, Row)}
-    assert found["to"] == "New to you: Eve"
-    assert (found["cc.0"], found["cc.1"]) == ("", "New to you: no approval that you can read")
+    assert found["to"] == "New here: Eve"
+    assert (found["cc.0"], found["cc.1"]) == ("", "New here: you see no earlier approval")
     assert mark_new(drawn, {}, args, ENGLISH) == drawn
 
 
@@ -190,7 +190,7 @@ def test_recipients_without_comparison_are_marked() -> None:
     assert {row.name: row.new for row in marked} == {
         "to": unknown,
         "cc.name": unknown,
-        "via": f"New to you: Zoe · {some}",
+        "via": f"New here: Zoe · {some}",
         "all": some,
         "note": "",
     }
@@ -206,4 +206,4 @@ def test_masked_recipient_is_marked() -> None:
 def test_named_new_items_show_look_alike_letters() -> None:
     args = {"to": ["Anna", "\u0410nna"]}
     marked = mark_new(value_rows(asked(args), args, ENGLISH), {"to.1": "\u0410nna"}, args, ENGLISH)
-    assert [row.new for row in marked] == ["New to you: \u0410\u27e6U+0410\u27e7nna"]
+    assert [row.new for row in marked] == ["New here: \u0410\u27e6U+0410\u27e7nna"]
