@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from browser_window import PHONE, WIDE, Open, Served, axe_findings
+from browser_window import PHONE, SOON, WIDE, Open, Served, axe_findings
 from playwright.async_api import CDPSession, Page, expect
 from sqlalchemy import delete
 
@@ -68,12 +68,17 @@ PRESS = """async (broken) => {
   const note = (event) => refused.push(String(event.reason));
   self.addEventListener("unhandledrejection", note);
   const send = self.fetch;
-  if (broken) self.fetch = (_, { signal }) => new Promise((_, fail) => { signal.onabort = () => fail(signal.reason); });
+  const held = [];
+  if (broken) self.fetch = (_, { signal }) => new Promise((_, fail) => {
+    held.push(signal);
+    signal.onabort = () => fail(signal.reason);
+  });
   const limit = AbortSignal.timeout;
   if (broken) AbortSignal.timeout = (ms) => limit.call(AbortSignal, ms === 8000 ? 50 : 60_000);
   self.dispatchEvent(new NotificationEvent("notificationclick", { notification, action: "deny" }));
   const shown = async () => (await self.registration.getNotifications({ tag: notification.tag }))[0];
-  while ((await shown()).actions.length) await new Promise((done) => setTimeout(done, 20));
+  const late = Date.now() + 60_000;
+  while ((await shown()).actions.length && Date.now() < late) await new Promise((done) => setTimeout(done, 20));
   await new Promise((done) => setTimeout(done, 100));
   self.fetch = send;
   AbortSignal.timeout = limit;
@@ -121,15 +126,17 @@ class PushWindow:
         return await self.until(lambda found: len(found) == count)
 
     async def until(self, is_so: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
-        while True:
-            found: list[dict[str, Any]] = await self.page.evaluate(SHOWN)
-            if is_so(found):
-                return found
-            await asyncio.sleep(0.05)
+        async with asyncio.timeout(SOON / 1000):
+            while True:
+                found: list[dict[str, Any]] = await self.page.evaluate(SHOWN)
+                if is_so(found):
+                    return found
+                await asyncio.sleep(0.05)
 
     async def worker(self, script: str, about: Any = None) -> Any:
         (worker,) = [each for each in self.page.context.service_workers if each.url.startswith(self.base)]
-        return await worker.evaluate(script, about)
+        async with asyncio.timeout(2 * SOON / 1000):
+            return await worker.evaluate(script, about)
 
 
 @pytest.fixture

@@ -24,9 +24,11 @@ function localTimes(within) {
 }
 
 async function fetched(url, selector) {
-  const answer = await fetch(url, { headers: { accept: "text/html" } });
-  if (!answer.ok) return null;
-  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  // Leaving the page breaks off a request.
+  const answer = await fetch(url, { headers: { accept: "text/html" } }).catch(() => null);
+  const text = answer?.ok ? await answer.text().catch(() => null) : null;
+  if (text === null) return null;
+  const page = new DOMParser().parseFromString(text, "text/html");
   const found = one(selector, page);
   if (found) localTimes(found);
   return found;
