@@ -285,3 +285,19 @@ async def test_first_of_two_approvals_shows_its_state_and_moves_to_the_others(
     await page.get_by_role("button", name="Deny").click()
     await expect(page.locator(".receipt")).to_contain_text("Denied by Bo (you)")
     assert await served.rig.runs(approval) == 0
+
+
+async def test_filters_stay_in_view_when_a_new_request_does_not_match(window: Open, served: Served) -> None:
+    await served.rig.asked("pay")
+    page = await window("/?least=1000000")
+    await expect(page.get_by_text("No requests match these filters")).to_be_visible()
+    await served.rig.asked("pay")
+    await expect(page.locator("#announce")).not_to_be_empty()
+    await expect(page.get_by_label("Amount from")).to_have_value("1000000")
+
+
+async def test_batch_warns_of_hidden_characters(window: Open, served: Served) -> None:
+    page = await window(f"/batch?pick={await served.rig.asked('strange')}")
+    await expect(page.locator(".batch .again")).to_contain_text(
+        "Some values hold invisible characters", ignore_case=True
+    )

@@ -135,7 +135,7 @@ def test_texts_of_the_card_are_translated() -> None:
         german.value(row("hidden, 4 characters", kind="string", secret=True, length=4), none) == "verborgen, 4 Zeichen"
     )
     assert german.value(row("hidden", secret=True, length=2), none) == "verborgen"
-    assert german.value(left_out, none) == "3 weitere von items nicht gezeigt"
+    assert german.value(left_out, none) == "3 weitere Werte von items nicht gezeigt"
     assert german.value(missing, none) == "diese Karte ist unvollständig: 1 Wert fehlt"
     assert (german.value(row("yes", kind="boolean"), none), german.value(row("yes", kind="string"), none)) == (
         "ja",

@@ -78,3 +78,30 @@ def test_absent_value_is_an_empty_cell_and_mixed_column_has_no_sum() -> None:
     assert isinstance(table, ValueTable)
     assert [cells for _, cells in table.rows] == [("A", "1"), ("B", ""), ("C", '"3"')]
     assert table.sums == ()
+
+
+def test_amounts_of_one_currency_carry_it() -> None:
+    (table,) = tables_of({"lines": [{"amount": 3_000, "currency": "EUR"}, {"amount": 93_000, "currency": "EUR"}]})
+    assert isinstance(table, ValueTable)
+    assert table.ranges == ("Amount: 3,000 to 93,000 EUR (entry 2), 96,000 EUR in all",)
+    assert table.sums == ("96,000 EUR", "")
+
+
+def test_amounts_of_different_currencies_are_never_summed_together() -> None:
+    pairs = (("JPY", 900), ("EUR", 5), ("JPY", 100), ("none", 7))
+    (table,) = tables_of({"lines": [{"currency": code, "amount": amount, "qty": 1} for code, amount in pairs]})
+    assert isinstance(table, ValueTable)
+    assert table.ranges == (
+        "Amount: 100 to 900 JPY (entry 1), 1,000 JPY in all",
+        "Amount: 7 to 7 (entry 4), 7 in all",
+        "Amount: 5 to 5 EUR (entry 2), 5 EUR in all",
+        "Qty: 1 to 1 (entry 1), 4 in all",
+    )
+    assert table.sums == ("", "1,000 JPY, 7, 5 EUR", "4")
+
+
+def test_many_currencies_show_the_greatest_amounts() -> None:
+    codes = ("AAA", "BBB", "CCC", "DDD", "EEE", "FFF")
+    (table,) = tables_of({"lines": [{"currency": code, "amount": at} for at, code in enumerate(codes, 1)]})
+    assert isinstance(table, ValueTable)
+    assert [each[:18] for each in table.ranges] == [f"Amount: {n} to {n} {codes[n - 1]}" for n in (6, 5, 4, 3)] + ["…"]

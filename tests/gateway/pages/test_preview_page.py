@@ -108,6 +108,14 @@ async def test_card_shows_each_kind_of_part(rig: GatewayRig, previews: Previews)
     assert f'src="/approvals/{approval}/preview/7" alt="A chart"' in page
 
 
+async def test_table_sums_each_currency_and_no_numbers_of_orders(rig: GatewayRig, previews: Previews) -> None:
+    rows = ((12345678, 1_000, "EUR"), (12345679, 20.5, "JPY"), (12345680, 500, "EUR"))
+    previews.make = lambda: Table(title="Orders", columns=("Order no", "Amount", "Currency"), rows=rows)
+    shown = words(await card(rig, await rig.asked("pay")))
+    assert "12345678 1,000 EUR" in shown
+    assert "Sum of 3 1,500 EUR, 20.5 JPY" in shown
+
+
 async def test_markdown_has_no_links_images_or_html(rig: GatewayRig, previews: Previews) -> None:
     previews.make = lambda: Markdown(text=HOSTILE)
     page = await card(rig, await rig.asked("pay"))

@@ -1,13 +1,17 @@
-"""Groups the values of lists of objects into tables with a header, a row for each object and sums."""
+"""Groups the values of lists of objects into tables with a header, a row for each object and sums.
 
-from collections.abc import Sequence
+Amounts of different currencies have one sum each.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from signoff.approvals.argument_rows import find, keys_from_name
-from signoff.approvals.confirmation import counts
+from signoff.approvals.argument_rows import UNDECLARED, find, keys_from_name
+from signoff.approvals.confirmation import counts, is_currency, is_money
+from signoff.contracts.approval import CardRow
 from signoff.texts.formatter import Formatter
 
 COLUMNS: Final = 6
@@ -16,6 +20,8 @@ CELL_CHARS: Final = 60
 ELLIPSIS: Final = "…"
 _SEPARATOR: Final = " / "
 _LEAST_OBJECTS: Final = 2
+_CURRENCIES: Final = 4
+"""Currencies of one column. More sentences would push the rest of the card off the screen."""
 _ABSENT: Final = object()
 
 
@@ -42,11 +48,11 @@ class ValueTable:
     rows: tuple[tuple[str, tuple[str, ...]], ...]
     """For each object its number, from 1, and its cells."""
     sums: tuple[str, ...]
-    """The sum of each number column over the whole list, "" for other columns; empty without a number column."""
+    """The sums of each number column over the whole list, one a currency; "" for other columns; empty without sums."""
     total: int
     """The number of objects in the list."""
     ranges: tuple[str, ...] = ()
-    """A sentence about each number column: its least and greatest value, and the sum."""
+    """A sentence about each number column and currency: the least and greatest value, and the sum."""
     name: str = field(default="", compare=False)
     """The dotted name of the list."""
     new: str = ""
@@ -93,12 +99,18 @@ def _table(cells: list[Cell], args: Any, formatter: Formatter) -> ValueTable | N
         return None
     columns = dict(sorted(columns.items(), key=lambda column: order.index(column[0])))
     sums = {key: _sum(key, objects) for key in columns}
+    currencies = _currencies(objects, columns)
+    parts = {
+        key: split_by_currency([Decimal(str(item[key])) for item in objects], currencies if is_amount(column) else ())
+        for key, column in columns.items()
+        if sums[key] is not None
+    }
     rows = tuple(
         (str(index + 1), tuple(_text(key, objects[index], shown, sums[key], formatter) for key in columns))
         for index, shown in texts.items()
         if index < len(objects)
     )
-    written = tuple("" if total is None else formatter.number(total, 0) for total in sums.values())
+    written = tuple(sum_words(parts.get(key, ()), formatter) for key in columns)
     return ValueTable(
         label=cells[0].label.rpartition(_SEPARATOR)[0].rpartition(" ")[0],
         columns=tuple(columns.values()),
@@ -106,20 +118,67 @@ def _table(cells: list[Cell], args: Any, formatter: Formatter) -> ValueTable | N
         rows=rows,
         sums=written if any(written) else (),
         total=len(objects),
-        ranges=tuple(
-            _range(column, [Decimal(str(item[key])) for item in objects], formatter)
-            for key, column in columns.items()
-            if sums[key] is not None
-        ),
+        ranges=tuple(each for key in parts for each in _ranges(columns[key], parts[key], formatter)),
         name=prefix,
     )
 
 
-def _range(column: str, values: Sequence[Decimal], formatter: Formatter) -> str:
-    most = max(values)
-    shown = {"least": min(values), "most": most, "sum": sum(values, Decimal(0))}
-    written = {name: formatter.number(value, 0) for name, value in shown.items()}
-    return formatter.text("card.table.range", column=column, at=values.index(most) + 1, **written)
+class CurrencyPart(NamedTuple):
+    """The numbers of one column in one currency."""
+
+    currency: str
+    """"" if the currency is unknown."""
+    values: dict[int, Decimal]
+    """By the position of the object, from 1."""
+
+    def words(self, value: Decimal, formatter: Formatter) -> str:
+        return f"{formatter.number(value, 0)} {self.currency}".strip()
+
+
+def split_by_currency(values: Sequence[Decimal], currencies: Sequence[str]) -> list[CurrencyPart]:
+    """Return one part for each currency, that with the greatest number first. `currencies` may be empty."""
+    parts: dict[str, CurrencyPart] = {}
+    for at, (value, currency) in enumerate(zip(values, currencies or [""] * len(values), strict=True), 1):
+        parts.setdefault(currency, CurrencyPart(currency, {})).values[at] = value
+    return sorted(parts.values(), key=lambda part: -max(part.values.values()))
+
+
+def sum_words(parts: Sequence[CurrencyPart], formatter: Formatter) -> str:
+    """Write the sum of each part, such as `200 EUR, 35 USD`."""
+    sums = [part.words(sum(part.values.values(), Decimal(0)), formatter) for part in parts]
+    return ", ".join(_first(sums))
+
+
+def is_amount(name: str) -> bool:
+    return is_money(CardRow(name=name, label="", value="", format="number"))
+
+
+def currency_of(name: str, value: Any) -> str:
+    """Return "" unless an argument of this name and value is the code of a currency."""
+    return value if isinstance(value, str) and is_currency(CardRow(name=name, label="", value=value)) else ""
+
+
+def _currencies(objects: Sequence[Any], columns: Mapping[str, str]) -> list[str]:
+    """Return the currency of each object, "" if it has none. Ignores currencies that the tool does not declare."""
+    keys = [key for key, column in columns.items() if not column.endswith(UNDECLARED)]
+    each = (item if isinstance(item, dict) else {} for item in objects)
+    return [next(filter(None, (currency_of(key, item.get(key)) for key in keys)), "") for item in each]
+
+
+def _ranges(column: str, parts: Sequence[CurrencyPart], formatter: Formatter) -> list[str]:
+    return _first([_range(column, part, formatter) for part in parts])
+
+
+def _range(column: str, part: CurrencyPart, formatter: Formatter) -> str:
+    at, most = max(part.values.items(), key=lambda each: each[1])
+    least = formatter.number(min(part.values.values()), 0)
+    shown = {"most": most, "sum": sum(part.values.values(), Decimal(0))}
+    written = {name: part.words(value, formatter) for name, value in shown.items()}
+    return formatter.text("card.table.range", column=column, at=at, least=least, **written)
+
+
+def _first(texts: list[str]) -> list[str]:
+    return texts if len(texts) <= _CURRENCIES else [*texts[:_CURRENCIES], ELLIPSIS]
 
 
 def _text(key: str, item: Any, shown: dict[str, str], total: Decimal | None, formatter: Formatter) -> str:

@@ -54,7 +54,7 @@ from signoff.texts.endings import assignment_words, late_report_words, reason_wo
 from signoff.texts.formatter import FormattedTime, Formatter
 from signoff.texts.reasons import rule_expression, rule_words
 
-RAW_CHARS: Final = 20_000
+RAW_CHARS: Final = 10_000
 QUOTE_CHARS: Final = 90
 """Characters of words that are shown at once."""
 WROTE_CHARS: Final = 4_000

@@ -1,6 +1,7 @@
 """Serves the approver's pages: the list of requests, the card, and the decision."""
 
 import asyncio
+import hashlib
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final
@@ -414,10 +415,12 @@ def _list(
 
 
 def _version(cards: Sequence[WaitingCard]) -> str:
-    return "-".join(
+    """Return a mark that changes with the list. It is short for long lists, too."""
+    states = "-".join(
         f"{card.code}{card.revision}{card.reminded}{card.escalated:d}{len(card.answered_by)}{_due(card)}{_holding(card)}"
         for card in cards
     )
+    return hashlib.sha256(states.encode()).hexdigest()[:20]
 
 
 def _due(card: WaitingCard) -> str:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from markupsafe import Markup
 from starlette.responses import Response
 
+from signoff.approvals.confirmation import counts
 from signoff.approvals.previews.lines import LINE_CHARS, PreviewLine, changed_lines, text_lines
 from signoff.approvals.previews.parts import image_type
 from signoff.contracts.approval import Question
@@ -15,7 +16,7 @@ from signoff.contracts.errors import NotFound
 from signoff.contracts.preview import AnyPart, Cell, Diff, Email, File, Image, Markdown, Sql, Table
 from signoff.formats.visible_text import one_line
 from signoff.gateway.approvals.preview_reader import load_parts, may_see_preview
-from signoff.gateway.approvals.value_tables import ValueTable
+from signoff.gateway.approvals.value_tables import ValueTable, currency_of, is_amount, split_by_currency, sum_words
 from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.previews.markdown import render_markdown
@@ -143,14 +144,19 @@ def _shown(text: str) -> str:
 
 def _table(part: Table, title: str, formatter: Formatter, limit: int | None) -> ValueTable:
     columns = list(zip(*part.rows, strict=True)) if part.rows else [()] * len(part.columns)
-    sums = [_sum(values) for values in columns]
-    written = tuple("" if total is None else formatter.number(total, 0) for total in sums)
+    counted = [counts(name.replace(" ", "_")) for name in part.columns]
+    numbers = [_numbers(values) if each else [] for values, each in zip(columns, counted, strict=True)]
+    currencies = [next(filter(None, map(currency_of, part.columns, row)), "") for row in part.rows]
+    written = tuple(
+        sum_words(split_by_currency(values, currencies if is_amount(name) else ()), formatter)
+        for name, values in zip(part.columns, numbers, strict=True)
+    )
     return ValueTable(
         label=title,
         columns=tuple(one_line(name, LINE_CHARS).text for name in part.columns),
-        numeric=tuple(total is not None for total in sums),
+        numeric=tuple(map(bool, numbers)),
         rows=tuple(
-            (str(number), tuple(_cell(value, formatter) for value in row))
+            (str(number), tuple(_cell(value, formatter, each) for value, each in zip(row, counted, strict=True)))
             for number, row in enumerate(part.rows[:limit], 1)
         ),
         sums=written if any(written) and len(part.rows) >= _SMALLEST_SUM else (),
@@ -158,17 +164,16 @@ def _table(part: Table, title: str, formatter: Formatter, limit: int | None) -> 
     )
 
 
-def _cell(value: Cell, formatter: Formatter) -> str:
-    if isinstance(value, int | float) and not isinstance(value, bool):
+def _cell(value: Cell, formatter: Formatter, counted: bool) -> str:
+    if counted and isinstance(value, int | float) and not isinstance(value, bool):
         return formatter.number(Decimal(str(value)), 0)
     return "" if value is None else one_line(str(value), LINE_CHARS).text
 
 
-def _sum(values: Sequence[Cell]) -> Decimal | None:
+def _numbers(values: Sequence[Cell]) -> list[Decimal]:
+    """Return nothing if one value is no number."""
     numbers = [each for each in values if isinstance(each, int | float) and not isinstance(each, bool)]
-    if not numbers or len(numbers) < len(values):
-        return None
-    return sum((Decimal(str(each)) for each in numbers), Decimal(0))
+    return [Decimal(str(each)) for each in numbers] if len(numbers) == len(values) else []
 
 
 def _may_see(deps: GatewayDeps, loaded: LoadedRequest, visitor: Visitor) -> bool:

@@ -80,7 +80,7 @@ async function freshList() {
   }
   if (rows && freshRows) merge(rows, freshRows);
   else list.replaceChildren(...document.importNode(fresh, true).childNodes);
-  document.body.classList.toggle("nothing", !freshRows && Boolean(one(".home")));
+  document.body.classList.toggle("nothing", !freshRows && !("filtered" in fresh.dataset) && Boolean(one(".home")));
   if (list.dataset.version !== fresh.dataset.version) {
     one("#announce").textContent = document.body.dataset.changed.replace("{n}", fresh.dataset.count);
   }
