@@ -48,7 +48,6 @@ def catalog_hash(
 
 
 def _filters(actor: Actor) -> dict[str, object]:
-    """An empty filter differs from no filter."""
     given = {
         "toolset": actor.toolset,
         "allowed_plugins": actor.allowed_plugins,

@@ -91,7 +91,6 @@ def _declared_fields(thing: Tool | Actor | DeclaredChannel | OnCallRota | Subscr
 
 
 def _server(server: ToolServer) -> dict[str, Any]:
-    """The server's imported tools are listed among the tools."""
     return {name: value for name, value in _fields(server).items() if name not in ("name", "tools")}
 
 

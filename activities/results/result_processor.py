@@ -330,7 +330,6 @@ class ResultProcessor:
                 await asyncio.sleep(self._pause)
 
     async def _make_text_outcome(self, task: RunTask, args: Mapping[str, Any], result: Result) -> CallOutcome:
-        """Reduce, then cut, then fence the text."""
         tool = self._tool
         text = self._short(task, args, result)
         cut = trim(text, task.budget_chars)

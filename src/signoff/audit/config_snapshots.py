@@ -91,7 +91,6 @@ async def _follow(
 async def _record_people(
     people: Directory, where: str, seen: tuple[Person, ...] | None, note: Callable[[], Awaitable[bool]]
 ) -> tuple[Person, ...] | None:
-    """Return the people recorded, or `seen` after a failure."""
     try:
         everybody = people.all()
         if everybody != seen:

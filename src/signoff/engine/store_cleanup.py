@@ -191,7 +191,6 @@ class StoreCleanup:
         self._rows[tenant] = self._rows.get(tenant, RemovedRows()).plus(removed)
 
     async def _is_known(self, workflow_id: str) -> bool | None:
-        """Return `None` if the server's answer is unknown."""
         try:
             found = await read_status(self._client, workflow_id) is not None
         except ServerUnavailable as error:
@@ -201,7 +200,6 @@ class StoreCleanup:
         return found
 
     async def _has_turns(self, session: SessionKey) -> bool | None:
-        """Return `None` if the server's answer is unknown."""
         # Ids have no quotes.
         query = f'WorkflowId STARTS_WITH "turn/{session.tenant}/{session.session}/"'
         try:

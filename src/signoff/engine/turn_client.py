@@ -236,7 +236,6 @@ class TurnClient(RunClient):
     async def _update(
         self, handle: WorkflowHandle[Any, Any], key: ApprovalKey, name: str, body: dict[str, Any]
     ) -> Receipt:
-        """A repetition during the wait is still one Update."""
         # The id must identify the answer: the server repeats its first result for a known id, ignoring the rest. Ids
         # belong to one workflow, so they need neither session nor turn. An id appears five times in the history.
         named = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:_UPDATE_HEX]

@@ -95,7 +95,6 @@ class AnswerDispatcher:
         return sum(left)
 
     async def _approval(self, places: asyncio.Semaphore, approval: str, owed: Sequence[OwedAnswer]) -> int:
-        """Keeps the order. Return the number of failed answers."""
         async with places:
             for number, each in enumerate(owed):
                 if not await self._handover.give_owed(each):
@@ -197,7 +196,6 @@ class RequestSweep:
         self._suspended = page.end
 
     async def _page(self) -> list[DeliveryRow]:
-        """After the last cards, starts from the beginning."""
         rows = await self._cards.list_unfinished(PAGE, self._seen)
         if not rows and self._seen is not None:
             rows = await self._cards.list_unfinished(PAGE)

@@ -174,7 +174,6 @@ def _fault(error: ValidationError) -> str:
 
 
 def _write(path: Path, keys: BaseModel, mode: int, *, replace: bool = True) -> None:
-    """Write atomically. Keeps an existing file unless `replace`."""
     try:
         make_private_folder(path.parent)
         # Use the same directory, because only there a rename is atomic. `mkstemp` opens it for its owner only.

@@ -88,7 +88,6 @@ class RoomHandler:
         return formatter.text("room.released" if released else "room.not_taken")
 
     async def _show(self, channel: Channel, action: InboundAction, person: Person, request: ApprovalRequest) -> Outcome:
-        """Show the person their own card. Its buttons decide."""
         formatter = formatter_for(person, self._clock())
         link = await self._requests.link(request, person, channel.kind)
         mine = await self._own_card(channel, action, person, request)

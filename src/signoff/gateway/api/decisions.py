@@ -88,5 +88,4 @@ def _own(
 
 
 def _utc(moment: datetime | None) -> datetime | None:
-    """A time without a zone is in UTC."""
     return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment

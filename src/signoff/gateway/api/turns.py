@@ -125,7 +125,6 @@ async def cancel_turn(
 
 
 def _own_body(deps: GatewayDeps, body: TurnBody, caller: AuthenticatedCaller | None) -> TurnBody:
-    """By default, person and tenant are the caller's own."""
     fields = body.model_fields_set
     tenant = own_tenant(caller, body.tenant if "tenant" in fields else None)
     named = body.user if "user" in fields else None

@@ -138,7 +138,6 @@ def _voids(receipt: Receipt, decision: Decision) -> bool:
 
 
 def _untaken_receipt(request: ApprovalRequest, decision: Decision, receipt: Receipt) -> Receipt:
-    """For an edit, the message comes from the gates."""
     if decision.edited_args is not None and receipt.code in _OF_ARGUMENTS and receipt.message:
         remark = Remark.of("not_taken", detail=receipt.remarks or receipt.message)
         return refusal(request, receipt.code, english(remark), remarks=(remark,))

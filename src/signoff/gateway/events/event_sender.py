@@ -300,7 +300,6 @@ def _stream(owed: EventDelivery) -> str:
 
 
 def _callback_subscription(agent: str, callbacks: Callbacks, tenant: str) -> Subscription:
-    """Callbacks are retried and given up like events."""
     return Subscription(
         # Names in a manifest have no dot.
         name=f"{agent}.callbacks",

@@ -161,7 +161,6 @@ def _row(row: CardRow, request: ApprovalRequest, args: Any, formatter: Formatter
 
 
 def _first(lines: Sequence[str]) -> int:
-    """Return 0 if the first line is too long."""
     ends = list(accumulate(map(len, lines[:LINES])))
     return sum(end <= HEAD_CHARS for end in ends)
 

@@ -139,7 +139,6 @@ class SigningKeys:
 
 
 def _read_key(written: Any) -> tuple[str, SignerKey] | None:
-    """Return None for a key of another kind."""
     if not isinstance(written, dict) or written.get("kty") != "RSA" or not isinstance(written.get("kid"), str):
         return None
     named = written.get("endorsements")
