@@ -296,8 +296,10 @@ async def test_filters_stay_in_view_when_a_new_request_does_not_match(window: Op
     await expect(page.get_by_label("Amount from")).to_have_value("1000000")
 
 
-async def test_batch_warns_of_hidden_characters(window: Open, served: Served) -> None:
+async def test_request_with_hidden_characters_is_decided_alone(window: Open, served: Served) -> None:
     page = await window(f"/batch?pick={await served.rig.asked('strange')}")
     await expect(page.locator(".batch .again")).to_contain_text(
         "Some values hold invisible characters", ignore_case=True
     )
+    await expect(page.locator(".batch .alone")).to_contain_text("some of its characters may deceive")
+    await expect(page.get_by_role("checkbox")).to_have_count(0)

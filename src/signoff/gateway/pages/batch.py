@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from signoff.approvals.card import Amount, amount_of
+from signoff.approvals.card_notes import INVISIBLE, LOOKALIKES
 from signoff.approvals.confirmation import needs_typing
 from signoff.contracts.decision import Verdict
 from signoff.contracts.errors import SignoffError
@@ -34,6 +35,7 @@ from signoff.texts.formatter import Formatter
 MOST: Final = 20
 """More requests than a person can read at once are not decided together."""
 _AT_ONCE: Final = 5
+_DECEITFUL: Final = (LOOKALIKES, INVISIBLE)
 
 
 @dataclass(frozen=True)
@@ -197,6 +199,8 @@ def _alone(card: CardPage) -> str:
         return "batch.alone.doubt"
     if card.unseen:
         return "batch.alone.unseen"
+    if any(note in _DECEITFUL for note in card.request.card.notes):
+        return "batch.alone.deceives"
     if card.thread:
         return "batch.alone.thread"
     return "batch.alone.typed" if needs_typing(card.request) else ""
