@@ -1,7 +1,4 @@
-"""Groups the values of lists of objects into tables with a header, a row for each object and sums.
-
-Amounts of different currencies have one sum each.
-"""
+"""Groups the values of lists of objects into tables with a header, a row for each object and sums."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +17,8 @@ CELL_CHARS: Final = 60
 ELLIPSIS: Final = "…"
 _SEPARATOR: Final = " / "
 _LEAST_OBJECTS: Final = 2
+# More sentences would push the rest of the card off the screen.
 _CURRENCIES: Final = 4
-"""Currencies of one column. More sentences would push the rest of the card off the screen."""
 _ABSENT: Final = object()
 
 
@@ -48,11 +45,11 @@ class ValueTable:
     rows: tuple[tuple[str, tuple[str, ...]], ...]
     """For each object its number, from 1, and its cells."""
     sums: tuple[str, ...]
-    """The sums of each number column over the whole list, one a currency; "" for other columns; empty without sums."""
+    """The sum of each number column over the whole list, "" for other columns; empty without a number column."""
     total: int
     """The number of objects in the list."""
     ranges: tuple[str, ...] = ()
-    """A sentence about each number column and currency: the least and greatest value, and the sum."""
+    """A sentence about each number column: its least and greatest value, and the sum."""
     name: str = field(default="", compare=False)
     """The dotted name of the list."""
     new: str = ""
@@ -124,19 +121,17 @@ def _table(cells: list[Cell], args: Any, formatter: Formatter) -> ValueTable | N
 
 
 class CurrencyPart(NamedTuple):
-    """The numbers of one column in one currency."""
+    """One currency's numbers."""
 
     currency: str
-    """"" if the currency is unknown."""
     values: dict[int, Decimal]
-    """By the position of the object, from 1."""
 
     def words(self, value: Decimal, formatter: Formatter) -> str:
         return f"{formatter.number(value, 0)} {self.currency}".strip()
 
 
 def split_by_currency(values: Sequence[Decimal], currencies: Sequence[str]) -> list[CurrencyPart]:
-    """Return one part for each currency, that with the greatest number first. `currencies` may be empty."""
+    # A sum over currencies would mislead.
     parts: dict[str, CurrencyPart] = {}
     for at, (value, currency) in enumerate(zip(values, currencies or [""] * len(values), strict=True), 1):
         parts.setdefault(currency, CurrencyPart(currency, {})).values[at] = value
@@ -144,7 +139,6 @@ def split_by_currency(values: Sequence[Decimal], currencies: Sequence[str]) -> l
 
 
 def sum_words(parts: Sequence[CurrencyPart], formatter: Formatter) -> str:
-    """Write the sum of each part, such as `200 EUR, 35 USD`."""
     sums = [part.words(sum(part.values.values(), Decimal(0)), formatter) for part in parts]
     return ", ".join(_first(sums))
 
@@ -154,12 +148,11 @@ def is_amount(name: str) -> bool:
 
 
 def currency_of(name: str, value: Any) -> str:
-    """Return "" unless an argument of this name and value is the code of a currency."""
     return value if isinstance(value, str) and is_currency(CardRow(name=name, label="", value=value)) else ""
 
 
 def _currencies(objects: Sequence[Any], columns: Mapping[str, str]) -> list[str]:
-    """Return the currency of each object, "" if it has none. Ignores currencies that the tool does not declare."""
+    # A model may have added a currency that the tool does not declare.
     keys = [key for key, column in columns.items() if not column.endswith(UNDECLARED)]
     each = (item if isinstance(item, dict) else {} for item in objects)
     return [next(filter(None, (currency_of(key, item.get(key)) for key in keys)), "") for item in each]

@@ -171,7 +171,6 @@ def _cell(value: Cell, formatter: Formatter, counted: bool) -> str:
 
 
 def _numbers(values: Sequence[Cell]) -> list[Decimal]:
-    """Return nothing if one value is no number."""
     numbers = [each for each in values if isinstance(each, int | float) and not isinstance(each, bool)]
     return [Decimal(str(each)) for each in numbers] if len(numbers) == len(values) else []
 
