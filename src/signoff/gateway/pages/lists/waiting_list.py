@@ -11,7 +11,7 @@ from signoff.texts.formatter import FormattedTime, Formatter
 
 PAGE: Final = 15
 """Requests on a page. More open by a link, so that the first page is as quick with thousands of requests."""
-LISTED: Final = 150
+LISTED: Final = 200
 _AMOUNT_CHARS: Final = 30
 _MONEY_PLACES: Final = 2
 
