@@ -304,7 +304,7 @@ async def test_reminder_counts_once_and_carries_the_present_request(store: Store
     assert (await read(deliveries, row.token)).request == replace(later, reminded=2)
 
 
-async def test_card_has_the_deadline_that_a_question_moved_whatever_comes_later(store: Store) -> None:
+async def test_card_keeps_a_moved_deadline_after_earlier_notices(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     first, moved = (a_request(expires_at=datetime(2030, 1, 1, 0, minute, tzinfo=UTC)) for minute in (0, 15))

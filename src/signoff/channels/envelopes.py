@@ -159,7 +159,7 @@ class InboundAction(FrozenModel):
     reason: str = ""
     """The text that came with a button."""
     question: str = ""
-    """A question to the agent from a field of its own. It has no verdict."""
+    """A question to the agent, written in a separate field. It has no verdict."""
     text: str = ""
     """All new text."""
     below: str = ""
