@@ -27,6 +27,7 @@ async def test_request_is_approved_and_its_result_shown(window: Open, size: tupl
     await until(page, "Waiting for approvers", scripts=scripts)
     await page.get_by_role("link", name="Open the request").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Pay 420 EUR to Ana")
+    await expect(page.locator(".act-what")).to_be_visible(visible=size == PHONE)
     approve, deny = [await page.get_by_role("button", name=name).bounding_box() for name in ("Approve", "Deny")]
     assert approve is not None
     assert deny is not None

@@ -122,6 +122,14 @@ async def test_worker_drops_old_replies_and_gateway_cannot_read_them(urls: RoleU
         await sql(urls.gateway, "SELECT body FROM completions")
 
 
+MOVED = """
+    INSERT INTO questions
+    SELECT approval, revision + 1, tenant, session, turn, code, body, opened_at, last_at, 1, NULL, NULL, NULL
+    FROM questions
+"""
+"""A revision with a moved deadline."""
+
+
 @pytest.mark.postgres
 async def test_question_that_a_worker_ends_is_over_for_its_readers(urls: RoleUrls) -> None:
     asked = a_question(approvers=("role:finance",))
@@ -133,7 +141,7 @@ async def test_question_that_a_worker_ends_is_over_for_its_readers(urls: RoleUrl
         assert await gateway.read(lambda connection: connection.scalars(over).all()) == [True, True]
     for statement in ("SELECT 1 FROM question_readers", "UPDATE question_readers SET over_at = NULL",
                       "DELETE FROM question_readers", "UPDATE questions SET asked_at = 0",
-                      "UPDATE questions SET last_at = 0"):  # fmt: skip
+                      "UPDATE questions SET last_at = 0", MOVED):  # fmt: skip
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await sql(urls.worker, statement)
 
