@@ -35,7 +35,7 @@ def open_request(request: _TimedT, now: datetime) -> _TimedT:
 
 
 def put_off(request: _TimedT, asked_at: datetime | None) -> _TimedT:
-    """Move the deadline for an approver's question to the agent. `None` moves nothing, and a repetition no further.
+    """Move the deadline for an approver's question to the agent. `None` moves nothing, and a second call no further.
 
     A request that escalates at its deadline has that one extension instead.
     """

@@ -179,7 +179,7 @@ BROWSERS_OF_ONE: Final = 10
 ENDPOINT_CHARS: Final = 2_000
 """Address of a push service, for one browser."""
 QUESTION_SECONDS: Final = 900.0
-"""Seconds that an approver's question to the agent leaves until the deadline, moved once, at most by `timeout`."""
+"""Seconds from an approver's question to a deadline that it moves: once a row, by at most `timeout`."""
 UNDO_SECONDS: Final = 5.0
 """Seconds to undo a denial in the inbox. Its turn does not learn of it before."""
 CLOCKS_APART_SECONDS: Final = 5.0

@@ -7,7 +7,6 @@ With an `app_token`, the channel fetches them by Socket Mode instead, which need
 import json
 import logging
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
@@ -266,9 +265,10 @@ class Slack(Channel):
         else:
             opened_for = {name: where[name] for name in ("channel", "view") if where.get(name)}
             token, language = str(where["token"]), reply.language
-            asks = where.get("button") == ASK
-            denies = partial(reason_view, required=reply.reason_required)
-            view = (question_view if asks else denies)(token, opened_for, language)
+            if where.get("button") == ASK:
+                view = question_view(token, opened_for, language)
+            else:
+                view = reason_view(token, opened_for, language, required=reply.reason_required)
         # Above a dialog, Slack only allows another one on top of it.
         method = "views.push" if where.get("view") else "views.open"
         try:
